@@ -16,15 +16,13 @@ from dataclasses import replace
 import numpy as np
 
 from truthfl import Strategies, Training, paper_bound, sound_bound
-from truthfl.learning.calibration import calibrate
-from truthfl.learning.constants import measure_constants
-from truthfl.learning.datasets import bundled_mnist
-from truthfl.learning.federated import Federated
-from truthfl.learning.partition import paper_partition
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.pilot_runs import pilot_runs
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.step_size import effect_of_scaled_reports, find_step_size
+from truthfl.contracts.lceme.pilot import calibrate
+from truthfl.learning.data.datasets import bundled_mnist
+from truthfl.learning.data.partition import Federated, paper_partition
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.pilot.constants import measure_constants
+from truthfl.learning.pilot.runs import PilotDesign, pilot_runs
+from truthfl.learning.pilot.step_size import effect_of_scaled_reports, find_step_size
 
 BATCHES = (5, 10, 20, 40, 80, 160)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from truthfl.cli.output import print_json
 from truthfl.job import DataJob
 from truthfl.job.job_file import job_of_text
-from truthfl.studies.cluster.ray_workers import RayWorkers
+from truthfl.studies.cluster.workers import RayWorkers
 from truthfl.studies.verify.job_verification import verify_job
 from truthfl.studies.work import WorkerPool, Workers
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
 
 

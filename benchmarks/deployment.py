@@ -29,7 +29,7 @@ from typing import Any
 
 from benchmarks.peers.plain_flower import HOST, ROOT, flower_round_seconds, free_port
 from benchmarks.peers.process_memory import most_megabytes
-from truthfl.federation.protocol.live_status import read_live_status
+from truthfl.federation.operator.live_status import read_live_status
 
 SECONDS = 1800.0
 JOB = """

@@ -15,8 +15,8 @@ import argparse
 import numpy as np
 
 from truthfl import Observation
+from truthfl.contracts.audition.level import peer_shifts
 from truthfl.job import read_job
-from truthfl.mechanism.peer_level import peer_shifts
 
 BELOW = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 12.0)  # spreads
 SEED = 3

@@ -27,14 +27,13 @@ from benchmarks.attacks.inversions import (
     likeness,
     membership,
 )
-from truthfl.learning.draws import Purpose, below, bits, key
-from truthfl.learning.federations import Data, ModelChoice, build_federation
-from truthfl.learning.local_training import local_model
-from truthfl.learning.model import log_softmax
-from truthfl.learning.promised_privacy import promised_privacy
-from truthfl.learning.recipe import Recipe
-from truthfl.learning.solo_training import train_alone
-from truthfl.mechanism.setting import Training
+from truthfl.contracts.setting import Training
+from truthfl.learning.data.federations import Data, ModelChoice, build_federation
+from truthfl.learning.models.model import log_softmax
+from truthfl.learning.privacy_promise import promised_privacy
+from truthfl.learning.solo import Recipe, train_alone
+from truthfl.learning.training.draws import Purpose, below, bits, key
+from truthfl.learning.training.local_training import local_model
 
 CLIENTS, SAMPLES, ROUNDS, BATCH, SEED = 10, 162, 100, 20, 5
 FIRST_BATCH = 62  # of the attack on one report

@@ -19,15 +19,14 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Error, Message, MessageType
 
+from truthfl.federation.operator.kept_jobs import fixed_draws, kept_key
 from truthfl.federation.participant.client_app import client_app
-from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job
-from truthfl.federation.simulated.audition_payoff import audition_costs
-from truthfl.federation.simulated.grid import InProcessGrid
-from truthfl.federation.simulated.participants import simulated_participants
+from truthfl.federation.simulated.participants import InProcessGrid, simulated_participants
+from truthfl.federation.simulated.payoff import audition_costs
 from truthfl.flower_patches import NODE_UNAVAILABLE, set_message_id
 from truthfl.job import read_job
-from truthfl.learning.behaviours import TRUTHFUL
+from truthfl.learning.people.behaviours import TRUTHFUL
 from truthfl.ledger.book import open_ledger
 
 JOB = """

@@ -14,9 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from truthfl.ledger.book import open_for_reading, open_ledger
-from truthfl.ledger.chain import broken_link
-from truthfl.ledger.entry import Item
-from truthfl.ledger.row_keys import is_row_signed, row_key, row_key_fields, row_line
+from truthfl.ledger.entry import Item, broken_link, is_row_signed, row_key, row_key_fields, row_line
 from truthfl.ledger.signing import new_key, public_line
 
 AT_ONCE = 1000

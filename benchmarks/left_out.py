@@ -13,9 +13,9 @@ import argparse
 
 import numpy as np
 
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.local_training import local_model
-from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.training.local_training import local_model
 
 PEOPLE, SAMPLES, BATCH, STEP, MANY = 5, 60, 30, 0.5, 400
 SUMS = ((1, 1), (4, 1), (10, 10), (50, 50))

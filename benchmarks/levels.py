@@ -16,13 +16,12 @@ from dataclasses import replace
 import numpy as np
 
 from truthfl import Observation
-from truthfl.adversary.lie_point import TRUTH
-from truthfl.adversary.lied_solo import SoloTerms, honest_shifts, lied_solo_losses
-from truthfl.adversary.split import make_split
+from truthfl.adversary.measure import SoloTerms, honest_shifts, lied_solo_losses, make_split
+from truthfl.adversary.strategy import TRUTH
+from truthfl.contracts.setting import batch_price
 from truthfl.job import read_job
-from truthfl.learning.asked_samples import ask_for_labels
-from truthfl.learning.federations import clients_federation
-from truthfl.mechanism.setting import batch_price
+from truthfl.learning.data.federations import clients_federation
+from truthfl.learning.people.labels import ask_for_labels
 
 DEGREES, FIRST_SPLIT = (0.0, 0.2, 0.4, 0.7), 5000
 

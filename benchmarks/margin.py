@@ -17,9 +17,9 @@ import numpy as np
 
 from truthfl import Strategies
 from truthfl.job import read_job
-from truthfl.learning.federations import with_training
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.training import train
+from truthfl.learning.data.federations import with_training
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.training.train import train
 
 RUNS, FIRST_SPLIT = 4, 100
 

@@ -36,9 +36,9 @@ from truthfl import (
     paper_bound,
     peer_shifts,
 )
-from truthfl.mechanism.audition_plan import AuditionMeasurement, plan_audition
-from truthfl.mechanism.setting import batch_price
-from truthfl.mechanism.solo_curve import SoloCurve
+from truthfl.contracts.audition.level import SoloCurve
+from truthfl.contracts.audition.plan import AuditionMeasurement, plan_audition
+from truthfl.contracts.setting import batch_price
 
 SIZES = (10_000, 100_000, 1_000_000)
 CONSTANTS = Constants(

@@ -21,13 +21,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from truthfl.contracts import planning
+from truthfl.contracts.audition import planning as audition_planning
+from truthfl.contracts.audition.plan import best_choice
+from truthfl.contracts.deviation import best_deviation
+from truthfl.contracts.lceme import pilot as pilot_measurement
+from truthfl.contracts.setting import Training
 from truthfl.job import ContractChoice, DataJob, Participants, ServerSettings
-from truthfl.learning import audition_planning, pilot_measurement, planning
-from truthfl.learning.federations import Data, ModelChoice
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.mechanism.audition_deviation import best_choice
-from truthfl.mechanism.deviation import best_deviation
-from truthfl.mechanism.setting import Training
+from truthfl.learning.data.federations import Data, ModelChoice
+from truthfl.learning.pilot.runs import PilotDesign
 
 CONTRACTS = ("audition", "lceme")
 CLIENTS = "simulated clients"  # who holds which samples, which no plan needs

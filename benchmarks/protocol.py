@@ -25,27 +25,24 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from threadpoolctl import ThreadpoolController
 
+from truthfl.contracts.lceme.contract import lceme
+from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.setting import Clients, Training
 from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.job_task import model_of
-from truthfl.federation.protocol.message_codes import codes_with_participants
-from truthfl.federation.protocol.messages import PARAMS, model_in, model_record
+from truthfl.federation.protocol.messages import PARAMS, codes_with_participants, model_in, model_record
 from truthfl.federation.protocol.offers import reach_agreement
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.rounds import EVALUATIONS, TrainingRun, train_rounds
-from truthfl.federation.simulated.grid import InProcessGrid
-from truthfl.federation.simulated.participants import FIRST_NODE
+from truthfl.federation.simulated.participants import FIRST_NODE, InProcessGrid
 from truthfl.job import ServerSettings
-from truthfl.learning.datasets import bundled_mnist
-from truthfl.learning.local_training import local_model
-from truthfl.ledger.agreement_keys import AgreementKey, agreement_line
+from truthfl.learning.data.datasets import bundled_mnist
+from truthfl.learning.training.local_training import local_model
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.signing import new_key, public_line
-from truthfl.mechanism.contract import lceme
-from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.setting import Clients, Training
+from truthfl.ledger.signing import AgreementKey, agreement_line, new_key, public_line
 
 BATCH, FILTERS, STEP, SAMPLES = 50, 8, 0.1, 200
 BOUND = 100.0  # of reports' lengths; large, so that none is refused

@@ -30,14 +30,17 @@ import numpy as np
 from benchmarks.peers.light_nodes import PARAMETERS, code_key_of, round_fields
 from benchmarks.peers.open_files import allow_open_files
 from benchmarks.peers.process_memory import megabytes, most_megabytes
-from truthfl.federation.deployed.certificates import certificates_in, make_certificates
+from truthfl.certificates import certificates_in, make_certificates
 from truthfl.federation.deployed.job_server import JobServer, open_job_server
-from truthfl.federation.protocol.ask_nodes import ask_nodes
-from truthfl.federation.protocol.message_codes import coded_training_message
-from truthfl.federation.protocol.messages import PARAMS, model_record
-from truthfl.federation.protocol.record_digests import array_bytes_digest
+from truthfl.federation.operator.live_status import server_use
+from truthfl.federation.protocol.messages import (
+    PARAMS,
+    array_bytes_digest,
+    ask_nodes,
+    coded_training_message,
+    model_record,
+)
 from truthfl.federation.protocol.reports import report_or_reason
-from truthfl.federation.protocol.server_use import server_use
 
 HOST, ROOT = "127.0.0.1", Path(__file__).parent.parent
 ROUND_SECONDS, REPORT_BOUND = 120.0, 100.0

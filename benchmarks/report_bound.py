@@ -14,17 +14,11 @@ import argparse
 
 import numpy as np
 
-from truthfl.learning.federations import Data, ModelChoice, server_side
-from truthfl.learning.report_bound import (
-    DRAWS,
-    EXCEEDED,
-    FIRST_SEED,
-    honest_lengths,
-    largest_from_half,
-    longest_honest,
-    moments_of,
-)
-from truthfl.mechanism.setting import Training
+from truthfl.contracts.setting import Training
+from truthfl.learning.data.federations import Data, ModelChoice, server_side
+from truthfl.learning.pilot.honest_rounds import BOUND_DRAWS as DRAWS
+from truthfl.learning.pilot.honest_rounds import EXCEEDED, honest_lengths, largest_from_half, longest_honest, moments_of
+from truthfl.learning.pilot.honest_rounds import FIRST_BOUND_SEED as FIRST_SEED
 
 SIZES = (160,) * 10
 JOBS = (

@@ -8,11 +8,10 @@ import argparse
 
 import numpy as np
 
-from truthfl.learning.datasets import bundled_mnist
-from truthfl.learning.recipe import Recipe
-from truthfl.learning.second_opinion import Opinion, class_probabilities, cross_probabilities, doubts
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.solo_training import train_alone
+from truthfl.learning.data.datasets import bundled_mnist
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people.second_opinion import Opinion, class_probabilities, cross_probabilities, doubts
+from truthfl.learning.solo import Recipe, train_alone
 
 SETS, SIZES = 6, (160, 400)
 CLASSES = tuple("0123456789")

@@ -15,12 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from truthfl.contracts.audition.level import WINDOW
 from truthfl.job import read_job
-from truthfl.learning.asked_samples import asked_order
-from truthfl.learning.recipe import Recipe
-from truthfl.learning.solo_test import _fit, _log_probabilities, _standardized
-from truthfl.learning.solo_training import train_all_alone
-from truthfl.mechanism.solo_curve import WINDOW
+from truthfl.learning.people.labels import asked_order
+from truthfl.learning.solo import Recipe, _fit, _log_probabilities, _standardized, train_all_alone
 
 RECIPE = Recipe(steps=150, batch_size=64, step_size=0.25, penalty=0.001, shifts=4)
 SEED = 11

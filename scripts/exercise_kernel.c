@@ -67,7 +67,7 @@ static void keep(FILE *to, const float *numbers, int64_t count) {
   if (to && fwrite(numbers, sizeof(float), (size_t)count, to) != (size_t)count) exit(1);
 }
 
-/* The bright pixels of all images, as `bright_pixels` in learning/compiled.py finds them. */
+/* The bright pixels of all images, as `bright_pixels` in learning/training/compute.py finds them. */
 static void find_bright(truthfl_job *job, const uint8_t *x, int64_t images, int64_t pixels) {
   int64_t *start = exactly((images + 1) * 8), found = 0;
   for (int64_t i = 0; i < images * pixels; i++) found += x[i] != 0;

@@ -8,15 +8,15 @@ import threading
 import time
 from contextlib import contextmanager
 
-from truthfl.console.open_operator_page import open_operator_page
-from truthfl.federation.protocol.operator_folder import kept_key
-from truthfl.federation.protocol.plan_files import ask_by_file
+from truthfl.console.application import open_operator_page
+from truthfl.federation.operator.approval import ask_by_file
+from truthfl.federation.operator.kept_jobs import kept_key
+from truthfl.federation.operator.live_status import ServingInfo, write_serving
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
 from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.job import read_job
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.commitment import secret_from_seed
+from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.signing import public_line
 
 SEED, HELD_AT, PATIENCE = 2, 38, 120

@@ -18,12 +18,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from benchmarks.browser import chromium  # noqa: E402
 
-from truthfl.federation.simulated.embedded import run_job  # noqa: E402
+from truthfl.federation.simulated.in_process import run_job  # noqa: E402
 from truthfl.job import read_job  # noqa: E402
-from truthfl.learning.datasets import bundled_mnist  # noqa: E402
+from truthfl.learning.data.datasets import bundled_mnist  # noqa: E402
 from truthfl.ledger.signing import read_key  # noqa: E402
-from truthfl.page.open_page import open_page  # noqa: E402
-from truthfl.samples.open_samples import open_samples  # noqa: E402
+from truthfl.page.serving import open_page  # noqa: E402
+from truthfl.samples.sources import open_samples  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
 SHOWN_LABELED = 61

@@ -7,15 +7,14 @@ import numpy as np
 from flwr.app import Message
 
 from small_jobs import SMALL_JOB, UNMASKED
-from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.simulated.grid import InProcessGrid
-from truthfl.federation.simulated.participants import grid_of, simulated_participants
+from truthfl.federation.simulated.participants import InProcessGrid, grid_of, simulated_participants
 from truthfl.flower_patches import set_origin
 from truthfl.job import DataJob, read_job
-from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.commitment import secret_from_seed
+from truthfl.ledger.canonical import secret_from_seed
 
 QUICK = PilotDesign(seeds=2, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 PLANNED_WITH, ALLOWED = 3.0, 10.0  # most_pay; `Plans` raise the caps afterwards

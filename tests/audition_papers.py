@@ -3,15 +3,15 @@
 from pathlib import Path
 
 from participants import SECRET, TEST_SET, Ada, a_round, an_offer, changed
-from truthfl.ledger import participant_folder
+from truthfl.contracts.audition.pay import Audition
+from truthfl.home import folder as participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.documents import signed_offer
-from truthfl.ledger.job_receipts import signed_receipt
+from truthfl.ledger.evidence import passes
 from truthfl.ledger.job_view import job_view
+from truthfl.ledger.receipts import signed_receipt
 from truthfl.ledger.settlement import settle
-from truthfl.ledger.solo_evidence import passes
-from truthfl.ledger.tried_lies import TriedLie
-from truthfl.mechanism.audition import Audition
+from truthfl.ledger.terms import TriedLie
 
 RECIPE = {"steps": 100, "batch_size": 16, "step_size": 0.5, "penalty": 0.01, "shifts": 4}
 TERMS = {

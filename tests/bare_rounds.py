@@ -4,25 +4,24 @@ from dataclasses import replace
 
 import numpy as np
 
+from truthfl.contracts.lceme.contract import lceme
+from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.setting import Clients, Training
+from truthfl.federation.operator.live_status import LiveWriter
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.job_task import model_of
-from truthfl.federation.protocol.live_status import LiveWriter
-from truthfl.federation.protocol.message_codes import codes_with_participants
+from truthfl.federation.protocol.messages import codes_with_participants
 from truthfl.federation.protocol.offers import reach_agreement
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.rounds import TrainingRun, train_rounds
 from truthfl.federation.simulated.participants import FIRST_NODE, grid_of
 from truthfl.job import ServerSettings
-from truthfl.learning.datasets import small_digits
-from truthfl.ledger.agreement_keys import AgreementKey, agreement_line
+from truthfl.learning.data.datasets import small_digits
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.signing import new_key, public_line
+from truthfl.ledger.signing import AgreementKey, agreement_line, new_key, public_line
 from truthfl.ledger.terms import Agreement
-from truthfl.mechanism.contract import lceme
-from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.setting import Clients, Training
 
 DIGITS = small_digits()
 SAMPLES, BATCH, STEP = 30, 10, 0.3

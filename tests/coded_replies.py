@@ -2,10 +2,16 @@
 
 from flwr.app import ConfigRecord
 
-from truthfl.federation.protocol.message_codes import CODE, PARTICIPANT, code_key, with_code
-from truthfl.federation.protocol.messages import MODEL, ROUND
-from truthfl.federation.protocol.record_digests import array_bytes_digest
-from truthfl.ledger import participant_folder
+from truthfl.federation.protocol.messages import (
+    CODE,
+    MODEL,
+    PARTICIPANT,
+    ROUND,
+    array_bytes_digest,
+    code_key,
+    with_code,
+)
+from truthfl.home import folder as participant_folder
 
 
 def recoded(home, reply, offer_home=None):

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 from audition_jobs import Setting, audition_job_file
 from small_jobs import small_job_file
-from truthfl.federation.protocol.audit import audit, published_files
-from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.operator.kept_jobs import kept_key
+from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.server import job_name
-from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.federation.simulated.participants import InProcessGrid
+from truthfl.home import folder as papers
 from truthfl.job import read_job
-from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.command_rows import give_command

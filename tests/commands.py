@@ -18,7 +18,7 @@ IMPORTED = [
     "truthfl.cli.run",
     "truthfl.cli.plan",
     "truthfl.cli.verify",
-    "truthfl.federation.simulated.embedded",
+    "truthfl.federation.simulated.in_process",
     "truthfl.ledger",
     "truthfl.reporting",
     "truthfl.studies",

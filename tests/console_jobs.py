@@ -5,12 +5,12 @@ import time
 from contextlib import contextmanager
 
 from audition_jobs import QUICK, audition_job
-from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.operator.kept_jobs import kept_key
+from truthfl.federation.operator.live_status import ServingInfo, write_serving
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
 from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.commitment import secret_from_seed
+from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.signing import public_line
 
 SEED = 3

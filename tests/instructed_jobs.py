@@ -6,9 +6,9 @@ import numpy as np
 from PIL import Image
 
 from participants import Ada, draw_pictures
-from truthfl.federation.protocol.kept_instructions import kept_instructions
+from truthfl.federation.protocol.offers import kept_instructions
 from truthfl.job import read_classes
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sources import open_samples
 
 CLASSES = """
 [classes]

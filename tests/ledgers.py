@@ -5,8 +5,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import ec
 from sqlalchemy import create_engine, text
 
-from truthfl.ledger.entry import Item
-from truthfl.ledger.row_keys import row_key_fields
+from truthfl.ledger.entry import Item, row_key_fields
 from truthfl.ledger.signing import public_line
 
 KEY = ec.derive_private_key(7, ec.SECP384R1())  # the operator's, the same in all processes

@@ -6,20 +6,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from truthfl.ledger import participant_folder
-from truthfl.ledger.agreement_keys import AgreementKey, agreement_line
+from truthfl.contracts.lceme.contract import Contract
+from truthfl.home import folder as participant_folder
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.commitment import commitment, secret_from_seed
+from truthfl.ledger.canonical import commitment, secret_from_seed
 from truthfl.ledger.documents import signed_offer
-from truthfl.ledger.job_receipts import signed_receipt
-from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.job_view import job_view
+from truthfl.ledger.receipts import signed_receipt
 from truthfl.ledger.settlement import settle
-from truthfl.ledger.signing import new_key, public_line
-from truthfl.ledger.terms import ClientTerms, Offer
-from truthfl.ledger.tried_lies import TriedLie
-from truthfl.mechanism.contract import Contract
-from truthfl.page import numbers
+from truthfl.ledger.signing import AgreementKey, agreement_line, new_key, public_line
+from truthfl.ledger.terms import ClientTerms, JobTerms, Offer, TriedLie
+from truthfl.page import catalogue as numbers
 
 SECRET = secret_from_seed(7)
 TEST_SET = "ab" * 32

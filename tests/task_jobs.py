@@ -5,11 +5,11 @@ import csv
 import numpy as np
 
 from truthfl.federation.deployed.node_app import client_app
+from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant import node_settings
 from truthfl.federation.participant.node_settings import ACCEPT_ALL, Settings
-from truthfl.federation.protocol.operator_folder import kept_key
-from truthfl.federation.simulated.grid import InProcessGrid
-from truthfl.learning.pilot_design import PilotDesign
+from truthfl.federation.simulated.participants import InProcessGrid
+from truthfl.learning.pilot.runs import PilotDesign
 
 TABLE_JOB = """
 [task]

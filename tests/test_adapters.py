@@ -12,18 +12,15 @@ import pytest
 
 from truthfl import Strategies, Training
 from truthfl.errors import InputError
-from truthfl.learning import adapters
-from truthfl.learning.adapters import from_jax, from_sklearn, from_torch
-from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.engines import NumPyEngine, make_engine
-from truthfl.learning.federated import Federated
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.model import log_softmax
-from truthfl.learning.partition import iid_partition
-from truthfl.learning.sklearn_network import SklearnNetwork
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.training import train
+from truthfl.learning.data.partition import Federated, iid_partition
+from truthfl.learning.data.samples import LabeledImages, LabeledSamples
+from truthfl.learning.models import adapters
+from truthfl.learning.models.adapters import SklearnNetwork, from_jax, from_sklearn, from_torch
+from truthfl.learning.models.cnn import ConvolutionalNetwork
+from truthfl.learning.models.model import log_softmax
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.training.rounds import NumPyEngine, make_engine
+from truthfl.learning.training.train import train
 
 CLASSES = 4
 
@@ -339,6 +336,6 @@ def test_a_missing_library_is_named(monkeypatch, adapt, library):
 
 
 def test_no_library_is_loaded_before_it_is_needed():
-    code = "import sys, truthfl.learning.adapters; print({'torch', 'jax', 'sklearn'} & set(sys.modules))"
+    code = "import sys, truthfl.learning.models.adapters; print({'torch', 'jax', 'sklearn'} & set(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "set()"

@@ -5,7 +5,11 @@ import pytest
 
 from test_training import DIGITS, MODELS, dishonest_federation
 from truthfl import Training
-from truthfl.learning.aggregation import (
+from truthfl.learning.data.federations import with_rule
+from truthfl.learning.data.partition import Federated, iid_partition
+from truthfl.learning.people.behaviour import Behaviour
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.training.aggregation import (
     MEAN,
     MEDIAN,
     TRIMMED,
@@ -15,13 +19,8 @@ from truthfl.learning.aggregation import (
     missing_factor,
     taken_weights,
 )
-from truthfl.learning.behaviour import Behaviour
-from truthfl.learning.federated import Federated
-from truthfl.learning.federations import with_rule
-from truthfl.learning.partition import iid_partition
-from truthfl.learning.plain_training import train_plainly
-from truthfl.learning.profile import Profile
-from truthfl.learning.training import train
+from truthfl.learning.training.plain import train_plainly
+from truthfl.learning.training.train import train
 
 RULES = [
     ReportRule(TRIMMED),

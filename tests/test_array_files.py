@@ -11,10 +11,18 @@ import pytest
 import truthfl
 from messages import told
 from truthfl.federation.participant.node_settings import labeled_pictures
-from truthfl.learning import array_files
-from truthfl.learning.array_files import array_of_npy, names_in_npz, npy_bytes, npz_bytes, read_idx, read_npz
-from truthfl.learning.datasets import images_from_npz, mnist_from_folder
-from truthfl.samples.open_samples import open_samples
+from truthfl.learning.data import datasets as array_files
+from truthfl.learning.data.datasets import (
+    array_of_npy,
+    images_from_npz,
+    mnist_from_folder,
+    names_in_npz,
+    npy_bytes,
+    npz_bytes,
+    read_idx,
+    read_npz,
+)
+from truthfl.samples.sources import open_samples
 
 SOURCE = Path(truthfl.__file__).parent
 READERS = (images_from_npz, labeled_pictures, open_samples)
@@ -113,7 +121,7 @@ def test_nobody_else_unpacks_such_files():
     unpacks = re.compile(r"zipfile\.(ZipFile|is_zipfile)|gzip\.|>u4|np\.load\(")
     found = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if unpacks.search(path.read_text())}
     kept_results = "studies/work.py"
-    assert found == {"learning/array_files.py", kept_results}
+    assert found == {"learning/data/datasets.py", kept_results}
 
 
 def test_a_file_that_is_sorted_by_class_is_used_in_a_random_order(tmp_path):

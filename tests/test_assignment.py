@@ -21,9 +21,9 @@ from truthfl import (
     paper_bound,
     pay_on_model,
 )
-from truthfl.mechanism.budget import best_whole_batch, spend_at_most
-from truthfl.mechanism.mechanism import PlanInputs
-from truthfl.mechanism.setting import batch_price
+from truthfl.contracts.budget import best_whole_batch, spend_at_most
+from truthfl.contracts.contract import PlanInputs
+from truthfl.contracts.setting import batch_price
 from truthfl.studies.reproduce.errata import example
 
 pytestmark = pytest.mark.properties

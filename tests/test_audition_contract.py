@@ -9,13 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truthfl import Clients, InfeasibleError, InputError, LossModel, Observation, PlanInputs, Training
-from truthfl.mechanism.audition import Audition
-from truthfl.mechanism.audition_batches import TOLERATED_GAIN, best_batches
-from truthfl.mechanism.audition_deviation import best_choice, expected_clipped, expected_payoff
-from truthfl.mechanism.audition_labels import best_labels, taking_part
-from truthfl.mechanism.audition_plan import AuditionMeasurement, label_task, plan_audition
-from truthfl.mechanism.peer_level import GATE_DEVIATIONS, MOST_SHIFT, level_variance, peer_shifts
-from truthfl.mechanism.solo_curve import SoloCurve
+from truthfl.contracts.audition.labels import best_labels, taking_part
+from truthfl.contracts.audition.level import GATE_DEVIATIONS, MOST_SHIFT, SoloCurve, level_variance, peer_shifts
+from truthfl.contracts.audition.pay import Audition
+from truthfl.contracts.audition.plan import (
+    TOLERATED_GAIN,
+    AuditionMeasurement,
+    best_batches,
+    best_choice,
+    expected_clipped,
+    expected_payoff,
+    label_task,
+    plan_audition,
+)
 
 pytestmark = pytest.mark.properties
 NUMBERS = np.unique(np.rint(np.geomspace(20, 300, 24)))

@@ -12,10 +12,10 @@ import pytest
 
 from audition_jobs import audition_job_file
 from ports import free_port
+from truthfl.home.record import rounds_of
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.round_record import rounds_of
 from truthfl.ledger.signing import new_key, write_key
 
 SECONDS = 240

@@ -8,27 +8,31 @@ import pytest
 
 from audition_jobs import audition_job_file
 from truthfl import Evidence, InputError
+from truthfl.contracts.audition import planning as audition_planning
+from truthfl.contracts.audition.pilot import label_numbers, numbers_around
+from truthfl.contracts.setting import Strategies, Training
 from truthfl.job import read_job
-from truthfl.learning import audition_planning
-from truthfl.learning.asked_samples import ask_for_labels, asked_order, in_asked_order
-from truthfl.learning.audition_pilot import label_numbers, numbers_around
-from truthfl.learning.audition_work import audition_model, audition_samples
-from truthfl.learning.behaviour import SoloRecipe
-from truthfl.learning.behaviours import BEHAVIOURS, behaviour
-from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.federated import Federated
-from truthfl.learning.honest_runs import honest_runs
-from truthfl.learning.partition import iid_partition, paper_partition
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.recipe import Recipe, changed_recipe, recipe_of
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.solo_groups import losses_of_groups
-from truthfl.learning.solo_test import corrected_losses, solo_losses
-from truthfl.learning.solo_training import train_all_alone, train_alone
-from truthfl.learning.training import train
-from truthfl.mechanism.setting import Training
-from truthfl.mechanism.strategies import Strategies
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.data.partition import Federated, iid_partition, paper_partition
+from truthfl.learning.models.cnn import ConvolutionalNetwork
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people.behaviour import SoloRecipe
+from truthfl.learning.people.behaviours import BEHAVIOURS, behaviour
+from truthfl.learning.people.labels import ask_for_labels, asked_order, in_asked_order
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.solo import (
+    Recipe,
+    audition_model,
+    audition_samples,
+    changed_recipe,
+    corrected_losses,
+    losses_of_groups,
+    recipe_of,
+    solo_losses,
+    train_all_alone,
+    train_alone,
+)
+from truthfl.learning.training.train import honest_runs, train
 
 DIGITS = small_digits()
 TRAIN, TEST = DIGITS.split_off(500, 3)

@@ -13,18 +13,17 @@ from audition_papers import LIES, RECIPE, TERMS, AuditionedAda, an_audition_offe
 from messages import told
 from participants import an_offer, changed, draw_pictures, written
 from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, looking  # noqa: F401
-from truthfl.ledger import participant_folder
-from truthfl.ledger.audition_record import COMMITTED, arrival_word, note_commitment, note_opening
+from truthfl.home import folder as participant_folder
+from truthfl.home.record import COMMITTED, arrival_word, note_commitment, note_opening
 from truthfl.ledger.signing import new_key
-from truthfl.ledger.terms import offer_from
-from truthfl.ledger.tried_lies import TriedLie
-from truthfl.page import document_views
-from truthfl.page.documents_summary import documents_summary
-from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, spread
-from truthfl.page.open_page import open_page
+from truthfl.ledger.terms import TriedLie, offer_from
+from truthfl.page import documents as document_views
+from truthfl.page.access import CSRF_HEADER
+from truthfl.page.documents import documents_summary
+from truthfl.page.offer import Costs, assumed_costs, outlooks, spread
 from truthfl.page.receipt_check import asked_rounds_fault
-from truthfl.page.request_guard import CSRF_HEADER
-from truthfl.samples.open_samples import open_samples
+from truthfl.page.serving import open_page
+from truthfl.samples.sources import open_samples
 
 KEY, OPERATOR = new_key(), new_key()
 ABOVE = {"solo_loss": 1.47, "loss": 2.3}  # 1.05 is expected, and 0.4 more passes

@@ -15,11 +15,14 @@ from known_plans import known_plans  # noqa: F401
 from messages import told
 from test_ledger_tampering import rewritten
 from truthfl.cli.ledger import check as check_command
+from truthfl.contracts.contract import Observation
 from truthfl.errors import InputError
-from truthfl.federation.participant.kept_audition import keep_audition
+from truthfl.federation.operator.job_tally import describe_row
+from truthfl.federation.operator.kept_jobs import fixed_draws
 from truthfl.federation.participant.node_settings import ACCEPT_IF_IT_PAYS, Settings, decision
+from truthfl.federation.participant.participant import keep_audition
 from truthfl.federation.protocol import auditions
-from truthfl.federation.protocol.audit import audit, published_files, solo_file
+from truthfl.federation.protocol.final_model import audit, published_files, solo_file
 from truthfl.federation.protocol.messages import (
     AUDITION_COMMIT,
     AUDITION_OPEN,
@@ -29,38 +32,33 @@ from truthfl.federation.protocol.messages import (
     document_record,
     model_record,
 )
-from truthfl.federation.protocol.narration import describe_row
 from truthfl.federation.protocol.offers import WORTH_LESS
-from truthfl.federation.protocol.operator_folder import fixed_draws
-from truthfl.federation.simulated.audition_payoff import federation_of_asked, simulated_payoffs
-from truthfl.federation.simulated.client_labels import AskedLabels
-from truthfl.federation.simulated.embedded import run_job
-from truthfl.federation.simulated.participants import FIRST_NODE, grid_of
-from truthfl.federation.simulated.run_report import client_rows, results_document, summary_sentences, table_columns
+from truthfl.federation.simulated.in_process import run_job
+from truthfl.federation.simulated.participants import FIRST_NODE, AskedLabels, grid_of
+from truthfl.federation.simulated.payoff import audition_payoffs as simulated_payoffs
+from truthfl.federation.simulated.payoff import federation_of_asked
+from truthfl.federation.simulated.report import client_rows, results_document, summary_sentences, table_columns
 from truthfl.flower_patches import CLIENT_APP_FAILED, set_origin
+from truthfl.home import folder as papers
+from truthfl.home.record import COMMITTED, OPENED, RoundRecord, arrival_word, open_rounds
 from truthfl.job import DataJob, PrivacySettings, read_job
-from truthfl.learning.asked_samples import ask_for_labels, asked_order, in_asked_order
-from truthfl.learning.behaviour import from_strategy
-from truthfl.learning.behaviours import BEHAVIOURS, behaviour
-from truthfl.learning.federated import Federated
-from truthfl.learning.profile import Profile
-from truthfl.learning.solo_test import solo_losses
-from truthfl.learning.solo_training import train_alone
-from truthfl.learning.training import train
-from truthfl.ledger import job_receipts
-from truthfl.ledger import participant_folder as papers
-from truthfl.ledger.audition_record import COMMITTED, OPENED, arrival_word
+from truthfl.learning.data.partition import Federated
+from truthfl.learning.people.behaviour import from_strategy
+from truthfl.learning.people.behaviours import BEHAVIOURS, behaviour
+from truthfl.learning.people.labels import ask_for_labels, asked_order, in_asked_order
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.solo import solo_losses, train_alone
+from truthfl.learning.training.train import train
+from truthfl.ledger import receipts as job_receipts
 from truthfl.ledger.book import Ledger
+from truthfl.ledger.canonical import audition_commitment, draw_seed, secret_from_seed
 from truthfl.ledger.checking import check
-from truthfl.ledger.commitment import audition_commitment, draw_seed, secret_from_seed
 from truthfl.ledger.documents import signed
+from truthfl.ledger.entry import row_key, sign_row
+from truthfl.ledger.evidence import NOT_OPENED
 from truthfl.ledger.receipts import receipt_fault
-from truthfl.ledger.round_record import RoundRecord, open_rounds
-from truthfl.ledger.row_keys import row_key, sign_row
 from truthfl.ledger.signing import read_key
-from truthfl.ledger.solo_evidence import NOT_OPENED
 from truthfl.ledger.terms import offer_from
-from truthfl.mechanism.observation import Observation
 from truthfl.page.receipt_check import own_receipt_fault
 
 NAMES = ["Ada", "Ben", "Cleo", "Dora"]

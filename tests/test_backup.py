@@ -17,10 +17,9 @@ from commands import truthfl
 from ledgers import KEY, opening
 from scripts_of_tests import kill_and_resume as script
 from truthfl import __version__
-from truthfl.federation.protocol.operator_folder import keep_ledger_address, lock_folder
+from truthfl.federation.operator.kept_jobs import keep_ledger_address, lock_folder
 from truthfl.federation.protocol.recorder import read_checkpoint
-from truthfl.ledger.archive import FOLDER
-from truthfl.ledger.backup import back_up
+from truthfl.ledger.backup import FOLDER, back_up
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.signing import write_key
 

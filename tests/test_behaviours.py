@@ -9,20 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
-from truthfl.learning import behaviours as registry
-from truthfl.learning.behaviour import Behaviour, Unlabeled, from_strategy
-from truthfl.learning.behaviours import BEHAVIOURS, behaviour, register
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.draws import Purpose, generator
-from truthfl.learning.fabricators import Echo, Garbage, LastBit, direction, length
-from truthfl.learning.federated import Federated
-from truthfl.learning.local_training import used_samples
-from truthfl.learning.partition import iid_partition
-from truthfl.learning.profile import Profile
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.training import train
-from truthfl.mechanism.setting import Training
-from truthfl.mechanism.strategies import Strategies
+from truthfl.contracts.setting import Strategies, Training
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.data.partition import Federated, iid_partition
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people import behaviours as registry
+from truthfl.learning.people.behaviour import (
+    Behaviour,
+    Echo,
+    Garbage,
+    LastBit,
+    Unlabeled,
+    direction,
+    from_strategy,
+    length,
+)
+from truthfl.learning.people.behaviours import BEHAVIOURS, behaviour, register
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.training.draws import Purpose, generator
+from truthfl.learning.training.local_training import used_samples
+from truthfl.learning.training.train import train
 
 NAMES = st.sampled_from(sorted(BEHAVIOURS))
 SCALES = st.one_of(st.sampled_from([0.0, 0.1, 0.3, 1.0]), st.floats(0, 10))

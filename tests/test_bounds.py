@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import paper
 from federations import federations
 from truthfl import Clients, Strategies, Training, paper_bound, sound_bound
-from truthfl.learning.quadratic import QuadraticFederation, describe, train_exactly
+from truthfl.learning.models.quadratic import QuadraticFederation, describe, train_exactly
 from truthfl.studies.reproduce.errata import biased_descent, example
 
 pytestmark = pytest.mark.properties

@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 
 from truthfl import InputError, LossModel, Strategies, Training
-from truthfl.learning.calibration import calibrate
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.federated import Federated
-from truthfl.learning.gradients import Gradients, measure_gradients
-from truthfl.learning.partition import paper_partition
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.pilot_runs import Pilot, pilot_runs
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.step_size import StepSearch, effect_of_scaled_reports, find_step_size
+from truthfl.contracts.lceme.pilot import calibrate
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.data.partition import Federated, paper_partition
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.pilot.constants import Gradients, measure_gradients
+from truthfl.learning.pilot.runs import Pilot, PilotDesign, pilot_runs
+from truthfl.learning.pilot.step_size import StepSearch, effect_of_scaled_reports, find_step_size
 
 TRAIN, TEST = small_digits().split_off(400, seed=0)
 

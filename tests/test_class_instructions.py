@@ -16,33 +16,24 @@ from participants import an_offer
 from small_jobs import SMALL_JOB
 from truthfl.cli.app import app
 from truthfl.errors import InputError
+from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.federation.protocol import example_delivery
-from truthfl.federation.protocol.kept_instructions import kept_instructions
+from truthfl.federation.protocol import offers as example_delivery
 from truthfl.federation.protocol.messages import EXAMPLES, document_in, query_message
-from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.protocol.offers import kept_instructions
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.simulated.grid import InProcessGrid
-from truthfl.federation.simulated.participants import grid_of, simulated_participants
-from truthfl.instructions import (
-    LARGEST,
-    TEXT_TYPE,
-    ClassInstructions,
-    Example,
-    Instructions,
-    instructions_from,
-)
+from truthfl.federation.simulated.participants import InProcessGrid, grid_of, simulated_participants
+from truthfl.home import folder as participant_folder
+from truthfl.instructions import LARGEST, TEXT_TYPE, ClassInstructions, Example, Instructions, instructions_from
 from truthfl.job import read_classes, read_job
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.profile import Profile
-from truthfl.ledger import participant_folder
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.checking import check
-from truthfl.ledger.commitment import secret_from_seed
-from truthfl.ledger.job_terms import job_terms_from
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.signing import new_key
-from truthfl.ledger.terms import offer_from
+from truthfl.ledger.terms import job_terms_from, offer_from
 from truthfl.samples.example_files import FOLDER, kept_example, require_sound_example, small_example
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))

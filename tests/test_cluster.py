@@ -17,14 +17,12 @@ from messages import told
 from ray_cluster import AT_LOOPBACK, LOOPBACK, two_nodes
 from truthfl.cli.app import app
 from truthfl.errors import ServiceError
-from truthfl.learning.federations import Data, ModelChoice
+from truthfl.learning.data.federations import Data, ModelChoice
 from truthfl.studies.cells import Cell, FederationSpec
-from truthfl.studies.cluster import connecting
-from truthfl.studies.cluster.address import ClusterAddress, cluster_address
-from truthfl.studies.cluster.connecting import refusal, running_cluster
-from truthfl.studies.cluster.on_node import facts, unfit_reason
-from truthfl.studies.cluster.planning import planned_by
-from truthfl.studies.cluster.ray_workers import RayWorkers
+from truthfl.studies.cluster import broker as connecting
+from truthfl.studies.cluster.broker import ClusterAddress, cluster_address, refusal, running_cluster
+from truthfl.studies.cluster.node import facts, unfit_reason
+from truthfl.studies.cluster.workers import RayWorkers, planned_by
 from truthfl.studies.work import Store, WorkItem, do_all
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -62,7 +60,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 def test_ray_is_imported_by_none_of_our_modules():
     code = (
         "import sys, truthfl.cli.plan, truthfl.cli.verify, truthfl.cli.reproduce, truthfl.simulate, "
-        "truthfl.studies.verify.job_verification, truthfl.studies.cluster.ray_workers; sys.exit('ray' in sys.modules)"
+        "truthfl.studies.verify.job_verification, truthfl.studies.cluster.workers; sys.exit('ray' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
@@ -186,10 +184,9 @@ def assert_files_travel(workers, folder):
 
 
 def assert_trainings_of_a_plan_are_the_same(workers, store):
-    from truthfl.learning.federations import build_federation
-    from truthfl.learning.training import train
-    from truthfl.mechanism.setting import Training
-    from truthfl.mechanism.strategies import Strategies
+    from truthfl.contracts.setting import Strategies, Training
+    from truthfl.learning.data.federations import build_federation
+    from truthfl.learning.training.train import train
 
     built = build_federation(PLACE.data, PLACE.model, PLACE.sizes, Training(6, 1, 0.3), 1.0)
     arguments = (built.federated, Strategies.truthful([10.0] * 4), range(5))

@@ -10,21 +10,18 @@ import pytest
 import truthfl.page
 from participants import Ada
 from source_texts import coded_texts, sentences
-from truthfl.adversary.lie_point import TRUTH
-from truthfl.adversary.lie_space import LieSpace
+from truthfl.adversary.strategy import TRUTH, LieSpace
 from truthfl.coded_text import CodedText, coded, quoted, sentence_of
 from truthfl.coded_text import english as in_english
+from truthfl.contracts.audition.pay import Audition
+from truthfl.contracts.lceme.contract import Contract
 from truthfl.errors import InputError
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.ledger import participant_folder
-from truthfl.ledger.early_end import early_end_in_words
-from truthfl.mechanism.audition import Audition
-from truthfl.mechanism.contract import Contract
-from truthfl.page import document_views
-from truthfl.page.catalogue import PLACEHOLDER, Message, english, strings
-from truthfl.page.lie_words import lie_form
-from truthfl.page.shown_text import shown
-from truthfl.page.signed_terms import dropping_out_messages, formula_messages
+from truthfl.home import folder as participant_folder
+from truthfl.ledger.settlement import early_end_in_words
+from truthfl.page import documents as document_views
+from truthfl.page.catalogue import PLACEHOLDER, Message, english, shown, strings
+from truthfl.page.signed_words import dropping_out_messages, formula_messages, lie_form
 
 PAGE = Path(truthfl.page.__file__).parent
 ELSEWHERE = {  # files of the page whose sentences are not shown on it

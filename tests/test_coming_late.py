@@ -12,23 +12,20 @@ from commanded_jobs import At, Commanded, made
 from known_plans import known_plans  # noqa: F401
 from ledgers import KEY
 from truthfl.cli.join import _owed_receipt, _show_new_documents, _ShownDocuments
-from truthfl.federation.deployed.known_keys import KnownKeys
-from truthfl.federation.deployed.node_registry import NodeRegistry
+from truthfl.federation.deployed.admission import KnownKeys
+from truthfl.federation.deployed.mailboxes import NodeRegistry
+from truthfl.federation.operator.commands import require_removable
+from truthfl.federation.operator.job_status import StatusReader
+from truthfl.federation.operator.kept_jobs import kept_key
+from truthfl.federation.operator.live_status import LABELING
 from truthfl.federation.protocol import enrolment, receipt_delivery
-from truthfl.federation.protocol.command_rules import require_removable
 from truthfl.federation.protocol.enrolment import LATE_NEWS, Roster
 from truthfl.federation.protocol.job_control import JobControl
-from truthfl.federation.protocol.job_status import StatusReader
-from truthfl.federation.protocol.live_status import LABELING
-from truthfl.federation.protocol.messages import ENROL, LABELS, NEWS, RECEIPT, query_message
-from truthfl.federation.protocol.news import RECEIPTS
-from truthfl.federation.protocol.node_keys import pem_of
-from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.protocol.messages import ENROL, LABELS, NEWS, RECEIPT, RECEIPTS, pem_of, query_message
 from truthfl.federation.protocol.receipt_delivery import ONLY_RECEIPTS, MissedReceipts, owed_receipts, without_receipt
 from truthfl.federation.protocol.server import Operator, deliver_receipts
-from truthfl.federation.simulated.grid import InProcessGrid
-from truthfl.federation.simulated.participants import FIRST_NODE
-from truthfl.ledger import participant_folder
+from truthfl.federation.simulated.participants import FIRST_NODE, InProcessGrid
+from truthfl.home import folder as participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.command_rows import give_command

@@ -12,20 +12,25 @@ from audition_papers import an_audition_offer
 from commanded_jobs import soon
 from participants import an_offer
 from truthfl.errors import InputError
-from truthfl.federation.protocol import stage_clock
-from truthfl.federation.protocol.job_control import JobControl
-from truthfl.federation.protocol.live_status import LABELING, LiveWriter
-from truthfl.federation.protocol.serving_file import FILE_NAME, ServingInfo, read_serving, write_serving
-from truthfl.federation.protocol.stage_clock import StageClock
+from truthfl.federation.operator.live_status import LABELING, LiveWriter, ServingInfo, read_serving, write_serving
+from truthfl.federation.operator.live_status import SERVING_FILE as FILE_NAME
+from truthfl.federation.protocol import job_control as stage_clock
+from truthfl.federation.protocol.job_control import JobControl, StageClock
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.command_rows import give_command
-from truthfl.ledger.command_state import state_after
-from truthfl.ledger.commands import OWN_FIELDS, Command, command_fault, new_command, read_command, time_text
+from truthfl.ledger.commands import (
+    OWN_FIELDS,
+    Command,
+    command_fault,
+    new_command,
+    read_command,
+    state_after,
+    time_text,
+)
 from truthfl.ledger.documents import signed
-from truthfl.ledger.early_end import counted_loss
-from truthfl.ledger.settlement import settled_for
+from truthfl.ledger.evidence import SoloEvidence
+from truthfl.ledger.settlement import counted_loss, settled_for
 from truthfl.ledger.signing import new_key, public_line
-from truthfl.ledger.solo_evidence import SoloEvidence
 
 KEY = new_key()
 LINE = public_line(KEY)

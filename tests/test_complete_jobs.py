@@ -4,9 +4,9 @@ import pytest
 
 from known_plans import known_plans  # noqa: F401
 from small_jobs import small_job_file
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))

@@ -7,9 +7,9 @@ import pytest
 from browsers import launched
 from participants import draw_pictures
 from test_labeling_page import axe, looking, showing
-from truthfl.page.open_page import open_page
+from truthfl.page.serving import open_page
 from truthfl.samples.label_store import Decision, LabelStore
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sources import open_samples
 
 CLASSES = ("cat", "dog", "elk")
 

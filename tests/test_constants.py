@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 from truthfl import InputError, Training
-from truthfl.learning import convex
-from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.constants import measure_constants
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.federated import Federated
-from truthfl.learning.gradients import honest_path, measure_gradients
-from truthfl.learning.partition import paper_partition
-from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.data.partition import Federated, paper_partition
+from truthfl.learning.models import convex
+from truthfl.learning.models.cnn import ConvolutionalNetwork
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.pilot.constants import honest_path, measure_constants, measure_gradients
 
 DIGITS = small_digits()
 

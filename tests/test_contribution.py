@@ -21,7 +21,7 @@ from truthfl import (
     shapley_drops,
     shapley_share_pay,
 )
-from truthfl.mechanism.contribution import _monte_carlo
+from truthfl.contracts.baselines import _monte_carlo
 from truthfl.studies.reproduce.errata import example
 
 pytestmark = pytest.mark.properties

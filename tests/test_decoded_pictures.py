@@ -13,12 +13,12 @@ from PIL import Image
 from participants import an_offer, draw_pictures
 from truthfl.federation.participant.node_settings import Settings, participant_of
 from truthfl.ledger.signing import new_key, write_key
-from truthfl.samples import decoded_pictures, pictures
-from truthfl.samples.decoded_pictures import CACHE, load_cached
-from truthfl.samples.kept_order import in_kept_order
+from truthfl.samples import pictures
+from truthfl.samples import pixels as decoded_pictures
+from truthfl.samples.folder import in_kept_order
 from truthfl.samples.label_store import LabelStore
-from truthfl.samples.open_samples import open_samples
-from truthfl.samples.pixels import load_pictures
+from truthfl.samples.pixels import CACHE, load_cached, load_pictures
+from truthfl.samples.sources import open_samples
 
 COUNTING = """
 import hashlib, json, sys

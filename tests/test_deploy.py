@@ -16,11 +16,11 @@ import pytest
 from commands import truthfl
 from ledgers import KEY, opening
 from small_jobs import small_job_file
+from truthfl.certificates import make_certificates
 from truthfl.cli.app import COMMANDS
-from truthfl.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, SERVICE_FAILED
-from truthfl.federation.deployed.certificates import make_certificates
+from truthfl.errors import BAD_INPUT, FAILED, INTERRUPTED, SERVICE_FAILED
 from truthfl.federation.deployed.job_server import open_job_server
-from truthfl.federation.deployed.node_hello import HEALTH
+from truthfl.federation.deployed.node_connection import HEALTH
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.signing import new_key, write_key
 

@@ -21,23 +21,26 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from ports import free_port
+from truthfl.certificates import make_certificates
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed import node as node_module
-from truthfl.federation.deployed.certificates import make_certificates
-from truthfl.federation.deployed.connect_node import admit_once, node_connection, wait_for_server
 from truthfl.federation.deployed.job_server import CONNECTION_BUFFER, open_job_server
-from truthfl.federation.deployed.mailbox_grid import DOCUMENT_BYTES, MailboxGrid
-from truthfl.federation.deployed.mailboxes import Mailboxes
-from truthfl.federation.deployed.node import Node
-from truthfl.federation.deployed.node_answers import NodeAnswers
-from truthfl.federation.deployed.node_connection import NodeConnection, NotGreetedError, NotLetInError, NotReachedError
-from truthfl.federation.deployed.node_hello import ADMIT, HELLO, NEXT, REPLY, signed_hello
-from truthfl.federation.deployed.node_registry import NodeRegistry
-from truthfl.federation.protocol.ask_nodes import ask_nodes
-from truthfl.federation.protocol.messages import ROUND
-from truthfl.federation.protocol.node_keys import registrations
+from truthfl.federation.deployed.mailboxes import DOCUMENT_BYTES, Mailboxes, MailboxGrid, NodeRegistry
+from truthfl.federation.deployed.node import Node, NodeAnswers, admit_once, node_connection, wait_for_server
+from truthfl.federation.deployed.node_connection import (
+    ADMIT,
+    HELLO,
+    NEXT,
+    REPLY,
+    NodeConnection,
+    NotGreetedError,
+    NotLetInError,
+    NotReachedError,
+    signed_hello,
+)
+from truthfl.federation.protocol.messages import ROUND, ask_nodes, registrations
+from truthfl.home.record import taken_rounds
 from truthfl.ledger.signing import new_key, public_line, write_key
-from truthfl.ledger.taken_reports import taken_rounds
 
 HOST = "127.0.0.1"
 SECONDS = 15.0
@@ -198,7 +201,7 @@ def test_connections_keep_small_buffers_while_the_server_listens(keys):
 
 
 def test_a_node_that_leaves_is_missed_at_once_and_one_that_is_silent_now_and_then(monkeypatch):
-    monkeypatch.setattr("truthfl.federation.deployed.mailbox_grid.LOST_CHECK_SECONDS", 1000.0)
+    monkeypatch.setattr("truthfl.federation.deployed.mailboxes.LOST_CHECK_SECONDS", 1000.0)
     boxes, registry, looked = Mailboxes(), NodeRegistry(closed=False), []
     lost = boxes.lost
     monkeypatch.setattr(boxes, "lost", lambda ids: looked.append(1) or lost(ids))
@@ -466,7 +469,7 @@ def test_a_server_that_goes_away_in_the_middle_of_a_greeting_is_greeted_again(ke
     monkeypatch.setattr(node_module, "GREET_AGAIN_SECONDS", 0.01)
     greet, failures = NodeConnection.greet, [NotGreetedError, NotReachedError]
     invitation = SimpleNamespace(name="ann", code="x")
-    monkeypatch.setattr("truthfl.federation.deployed.connect_node.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("truthfl.federation.deployed.node.RETRY_SECONDS", 0.01)
 
     def interrupted(connection, *_):
         if failures:

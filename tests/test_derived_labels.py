@@ -9,20 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from truthfl.learning import derived_labels as derived
-from truthfl.learning.behaviour import Behaviour, Unlabeled
-from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.derived_labels import derived_labels, nearest_labels, own_model_labels
-from truthfl.learning.federated import Federated
-from truthfl.learning.federations import with_training
-from truthfl.learning.local_training import samples_by_hand
-from truthfl.learning.partition import Partition, paper_partition
-from truthfl.learning.plain_training import train_plainly
-from truthfl.learning.profile import Profile
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.training import train
-from truthfl.mechanism.setting import Training
+from truthfl.contracts.setting import Training
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.data.federations import with_training
+from truthfl.learning.data.partition import Federated, Partition, paper_partition
+from truthfl.learning.models.cnn import ConvolutionalNetwork
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people import labels as derived
+from truthfl.learning.people.behaviour import Behaviour, Unlabeled
+from truthfl.learning.people.labels import derived_labels, nearest_labels, own_model_labels
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.training.local_training import samples_by_hand
+from truthfl.learning.training.plain import train_plainly
+from truthfl.learning.training.train import train
 
 DIGITS = small_digits()
 MODEL = SoftmaxRegression(64, 10, 0.01)

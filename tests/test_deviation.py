@@ -28,7 +28,7 @@ from truthfl import (
     shapley_share_pay,
     work_cost,
 )
-from truthfl.mechanism.deviation import _Unilateral
+from truthfl.contracts.deviation import _Unilateral
 from truthfl.studies.reproduce.errata import example
 
 pytestmark = pytest.mark.properties

@@ -15,32 +15,30 @@ from messages import told
 from participants import changed
 from small_jobs import UNMASKED, small_job_file
 from truthfl.cli.join import _show_receipt
+from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant.signatory import OTHER_OPERATOR
 from truthfl.federation.protocol import receipt_delivery, rounds
 from truthfl.federation.protocol.messages import ROUND
-from truthfl.federation.protocol.operator_folder import kept_key
-from truthfl.federation.protocol.round_entries import RoundCall
+from truthfl.federation.protocol.reports import RoundCall
 from truthfl.federation.protocol.server import Operator, conduct_job
 from truthfl.federation.simulated.participants import grid_of, simulated_participants
+from truthfl.home import folder as participant_folder
+from truthfl.home import record as own_record
+from truthfl.home.record import late_rounds, note_taken, rounds_of, taken_rounds, unasked_rounds
 from truthfl.job import read_job
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.profile import Profile
-from truthfl.ledger import own_record, participant_folder
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import Ledger, open_ledger
+from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.checking import check, check_receipt
-from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.documents import final_fault, offer_fault, signed, signed_offer
 from truthfl.ledger.entry import Item
-from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.own_record import late_rounds, unasked_rounds
-from truthfl.ledger.receipts import receipt_fault
-from truthfl.ledger.round_record import rounds_of
+from truthfl.ledger.receipts import receipt_fault, signed_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line, write_key
-from truthfl.ledger.taken_reports import note_taken, taken_rounds
 from truthfl.ledger.terms import FORMAT
-from truthfl.page import document_views
+from truthfl.page import documents as document_views
 from truthfl.page.receipt_check import own_receipt_fault
 
 QUICK = PilotDesign(seeds=2, honest_seeds=6, batch_sizes=(4, 8, 16, 32))

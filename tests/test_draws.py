@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truthfl.learning.draws import Purpose, below, bits, generator, key, uniform
+from truthfl.learning.training.draws import Purpose, below, bits, generator, key, uniform
 
 
 def test_golden_values_of_splitmix64():

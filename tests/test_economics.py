@@ -8,14 +8,13 @@ import pytest
 from commands import truthfl
 from small_jobs import small_job_file
 from test_enrolment_limits import Job
-from truthfl.cli.plan_approval import print_plan_summary, sentences
+from truthfl.cli.serve import print_plan_summary, sentences
+from truthfl.contracts.payoff import WarnFactors, plan_economics
+from truthfl.contracts.planning import plan_worth
 from truthfl.errors import InputError
-from truthfl.federation.protocol.approval import PlannedOffer, PlanSummary, summary_from
-from truthfl.federation.protocol.plan_files import show_plan, shown_plan
+from truthfl.federation.operator.approval import PlannedOffer, PlanSummary, show_plan, shown_plan, summary_from
 from truthfl.job import ServerSettings, read_job
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.plan_worth import plan_worth
-from truthfl.mechanism.economics import WarnFactors, plan_economics
+from truthfl.learning.pilot.runs import PilotDesign
 
 QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16))
 

@@ -7,19 +7,17 @@ import numpy as np
 import pytest
 
 from small_jobs import small_job_file
+from truthfl.contracts.setting import Strategies, Training
 from truthfl.job import read_job
-from truthfl.learning.behaviours import TRUTHFUL, behaviour
-from truthfl.learning.elsewhere import limit_threads, usual_threads
-from truthfl.learning.federations import Data, ModelChoice, build_federation
-from truthfl.learning.profile import Profile
-from truthfl.learning.task_choice import TaskChoice
-from truthfl.learning.training import train
-from truthfl.mechanism.setting import Training
-from truthfl.mechanism.strategies import Strategies
+from truthfl.learning.data.federations import Data, ModelChoice, build_federation
+from truthfl.learning.people.behaviours import TRUTHFUL, behaviour
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.tasks.task_choice import TaskChoice
+from truthfl.learning.training.compute import limit_threads, usual_threads
+from truthfl.learning.training.train import train
 from truthfl.studies.cells import Cell, FederationSpec
-from truthfl.studies.cluster.array_call import LARGE, ArrayCall, digest_of, pickled, unpickled
-from truthfl.studies.cluster.parcel import opened, parcel_of
-from truthfl.studies.cluster.planning import planned_by
+from truthfl.studies.cluster.node import LARGE, ArrayCall, digest_of, opened, parcel_of, pickled, unpickled
+from truthfl.studies.cluster.workers import planned_by
 from truthfl.studies.work import Store, Workers
 
 DATA = Data(source="digits", pilot_samples=600, test_samples=200)

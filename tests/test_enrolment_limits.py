@@ -16,24 +16,28 @@ from messages import told
 from participants import an_offer
 from small_jobs import small_job_file
 from truthfl.errors import InfeasibleError, InputError
-from truthfl.federation.participant.offer_texts import offer_text_fault
-from truthfl.federation.protocol.enrolment import Roster
-from truthfl.federation.protocol.enrolment_checks import checked_description
+from truthfl.federation.operator.kept_jobs import kept_key
+from truthfl.federation.participant.signatory import offer_text_fault
+from truthfl.federation.protocol.enrolment import (
+    Roster,
+    StatedLimits,
+    checked_description,
+    limits_of,
+    reckoned,
+    require_within,
+)
 from truthfl.federation.protocol.messages import DOCUMENT, MAX_REPLY_LENGTH
-from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.planned_offers import planned_offers
 from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.reports import array_or_reason
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.protocol.stated_limits import StatedLimits, limits_of, reckoned, require_within
 from truthfl.federation.simulated.participants import FIRST_NODE, grid_of, simulated_participants
+from truthfl.home import folder as papers
 from truthfl.job import ServerSettings, read_job
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.ledger import participant_folder as papers
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.canonical import canonical_bytes
+from truthfl.ledger.canonical import canonical_bytes, secret_from_seed
 from truthfl.ledger.checking import check
-from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.signing import new_key, public_line
 from truthfl.texts import is_plain, plain
 

@@ -16,14 +16,13 @@ from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol import server
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.signing import new_key, write_key
-from truthfl.page.document_views import offer_in_force
-from truthfl.page.documents_summary import documents_summary
-from truthfl.page.open_page import open_page
+from truthfl.page.documents import documents_summary, offer_in_force
+from truthfl.page.serving import open_page
 from truthfl.page.work import Work
 from truthfl.samples import label_store
 from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.label_store import LabelStore
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sources import open_samples
 
 
 @pytest.fixture
@@ -160,7 +159,7 @@ def test_papers_that_cannot_be_read_are_told_on_the_page(tmp_path):
         "truthfl serve job.toml",
         "import truthfl.flower",
         "import truthfl.federation.deployed.node_app",
-        "import truthfl.ledger.round_record",
+        "import truthfl.home.record",
     ],
 )
 def test_a_system_without_file_locks_is_one_sentence_wherever_one_starts(folder, start):

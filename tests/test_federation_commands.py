@@ -5,7 +5,7 @@ import pytest
 
 from commands import truthfl
 from small_jobs import small_job_file
-from truthfl.federation.deployed.invitation import Invitation
+from truthfl.federation.deployed.invitations import Invitation
 from truthfl.ledger.signing import new_key, public_line, write_key
 
 

@@ -17,12 +17,12 @@ from scipy import stats
 
 from messages import told
 from small_jobs import small_job_file
-from truthfl.adversary.lie_point import KINDS
+from truthfl.adversary.strategy import KINDS
 from truthfl.reporting.figure import Figure, Panel, Series, exact_series, figure_csv, mean_interval, series
 from truthfl.reporting.plots import INK, STYLES, figure_pictures, page_svg, panel_svg
 from truthfl.reporting.report import STYLE
-from truthfl.studies.size.size_picture import drawn as size_picture
-from truthfl.studies.verify.verification_report import drawn as verification_picture
+from truthfl.studies.size.report import drawn as size_picture
+from truthfl.studies.verify.report import drawn as verification_picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 SAMPLES = hnp.arrays(float, st.tuples(st.integers(2, 12), st.integers(1, 5)), elements=st.floats(-1e6, 1e6))

@@ -12,21 +12,19 @@ import pytest
 
 import truthfl
 from participants import an_offer
+from truthfl.certificates import make_certificates
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.deployed.certificates import make_certificates
-from truthfl.federation.participant import masked_reports
-from truthfl.federation.protocol.audit import publish_model
-from truthfl.federation.protocol.operator_folder import kept_draws
+from truthfl.federation.masking import participant as masked_reports
+from truthfl.federation.operator.kept_jobs import kept_draws
+from truthfl.federation.protocol.final_model import publish_model
 from truthfl.federation.protocol.recorder import Checkpoint, read_checkpoint, write_checkpoint
 from truthfl.files import make_folder, make_private_folder, without_waiting_for_disk, write_file
-from truthfl.learning.images import LabeledImages
-from truthfl.ledger import participant_folder
-from truthfl.ledger.agreement_keys import AgreementKey
-from truthfl.ledger.audition_record import note_commitment
-from truthfl.ledger.round_record import RoundRecord, open_rounds
-from truthfl.ledger.signing import new_key, read_key, write_key
-from truthfl.samples.kept_order import in_kept_order
-from truthfl.samples.open_samples import open_samples
+from truthfl.home import folder as participant_folder
+from truthfl.home.record import RoundRecord, note_commitment, open_rounds
+from truthfl.learning.data.samples import LabeledImages
+from truthfl.ledger.signing import AgreementKey, new_key, read_key, write_key
+from truthfl.samples.folder import in_kept_order
+from truthfl.samples.sources import open_samples
 from truthfl.studies.work import Store, WorkItem
 
 SOURCE = Path(truthfl.__file__).parent
@@ -167,7 +165,7 @@ def test_every_writer_leaves_the_old_file_when_the_disk_is_full(tmp_path, monkey
 def test_nothing_else_writes_files_whole():
     """A call that writes a file past `write_file` is found here."""
     calls = {"write_text", "write_bytes", "save", "savez", "savez_compressed", "tofile", "replace", "rename", "link"}
-    named = {"files.py", "learning/array_files.py"}
+    named = {"files.py", "learning/data/datasets.py"}
     found = []
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

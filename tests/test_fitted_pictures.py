@@ -10,14 +10,12 @@ from messages import told
 from participants import an_offer, draw_pictures
 from truthfl.errors import InputError
 from truthfl.federation.participant.node_settings import Settings, participant_of
-from truthfl.federation.protocol.enrolment_checks import checked_description
-from truthfl.ledger.job_terms import job_terms_from
-from truthfl.ledger.round_terms import PADDED
+from truthfl.federation.protocol.enrolment import checked_description
 from truthfl.ledger.signing import new_key, write_key
-from truthfl.samples import decoded_pictures
-from truthfl.samples.decoded_pictures import FITTED_CACHE, load_cached
-from truthfl.samples.open_samples import open_samples
-from truthfl.samples.pixels import load_pictures
+from truthfl.ledger.terms import PADDED, job_terms_from
+from truthfl.samples import pixels as decoded_pictures
+from truthfl.samples.pixels import FITTED_CACHE, load_cached, load_pictures
+from truthfl.samples.sources import open_samples
 
 # made once with Pillow 13 on x86-64; the same on every machine
 EXPECTED = "46b69a28655a7c8d"

@@ -11,20 +11,14 @@ from flwr.serverapp.strategy import FedAdam
 from audition_jobs import ALLOWED, Meddler, Plans, Setting, audition_job, audition_job_file, other_reply
 from coded_replies import recoded
 from known_plans import known_plans  # noqa: F401
-from truthfl.federation.protocol.audit import audit
+from truthfl.federation.protocol.final_model import audit
 from truthfl.federation.protocol.messages import MODEL, PARAMS
 from truthfl.federation.simulated.participants import FIRST_NODE
-from truthfl.flower import (
-    Operator,
-    PaidStrategy,
-    fixed_draws,
-    kept_key,
-    open_ledger,
-)
+from truthfl.flower import Operator, PaidStrategy, fixed_draws, kept_key, open_ledger
 from truthfl.job import read_job
 from truthfl.ledger.checking import check
 from truthfl.ledger.job_view import job_view
-from truthfl.page.document_views import offer_view, receipt_view
+from truthfl.page.documents import offer_view, receipt_view
 
 BEN = FIRST_NODE + 1
 EXAMPLE = Path(__file__).parent.parent / "examples" / "flower_app"

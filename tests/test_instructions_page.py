@@ -8,10 +8,10 @@ from instructed_jobs import CLASSES, example_folder, instructed_ada
 from participants import draw_pictures
 from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, command, looking, showing  # noqa: F401
 from truthfl.instructions import ClassInstructions, Instructions
-from truthfl.page.open_page import open_page
-from truthfl.page.shortcuts import keys_of
+from truthfl.page.serving import open_page
+from truthfl.page.work import keys_of
 from truthfl.samples.example_files import FOLDER
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sources import open_samples
 
 OPEN, CLOSED = "#instructions[open]", "#instructions:not([open])"
 

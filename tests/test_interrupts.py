@@ -15,7 +15,7 @@ from participants import draw_pictures
 from ports import free_port
 from small_jobs import small_job_file
 from truthfl.cli.entry import _comes_of_interrupt
-from truthfl.cli.exit_codes import INTERRUPTED
+from truthfl.errors import INTERRUPTED
 from truthfl.ledger.signing import new_key, write_key
 
 SECONDS = 30

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from benchmarks.attacks.inversions import LastLayer, from_first_report, from_solo_model, likeness, membership
 
-from truthfl.learning.datasets import bundled_mnist
-from truthfl.learning.local_training import local_model
-from truthfl.learning.model import log_softmax
-from truthfl.learning.private_model import PrivateModel
-from truthfl.learning.recipe import Recipe
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.solo_training import train_alone
+from truthfl.learning.data.datasets import bundled_mnist
+from truthfl.learning.models.model import log_softmax
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.privacy import PrivateModel
+from truthfl.learning.solo import Recipe, train_alone
+from truthfl.learning.training.local_training import local_model
 
 DIGITS = bundled_mnist()
 ROWS = np.concatenate([np.flatnonzero(DIGITS.labels == label)[: 1 + label] for label in range(10)])

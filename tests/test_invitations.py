@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 
 from ledgers import opening
 from truthfl.errors import InputError
-from truthfl.federation.deployed.invitation import LINE_START, Invitation, read_invitation
-from truthfl.federation.deployed.inviting import enrolment_warning
-from truthfl.federation.deployed.known_keys import KnownKeys
-from truthfl.federation.deployed.meeting_place import meeting_place
-from truthfl.ledger.admissions import admit, code_digest, keys_by_admission, new_code
+from truthfl.federation.deployed.admission import KnownKeys, enrolment_warning
+from truthfl.federation.deployed.invitations import LINE_START, Invitation, meeting_place, read_invitation
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
-from truthfl.ledger.command_rows import give_command
+from truthfl.ledger.command_rows import admit, code_digest, give_command, keys_by_admission, new_code
 from truthfl.ledger.commands import INVITE, new_command, time_text
 from truthfl.ledger.documents import signed
 from truthfl.ledger.signing import new_key, public_line, read_key, write_key

@@ -10,20 +10,19 @@ import pytest
 from audition_jobs import Plans, audition_job
 from commanded_jobs import At, Commanded, assert_all_holds, made, masked_job, reasons, rounds_of, settled, soon
 from known_plans import known_plans  # noqa: F401
-from truthfl.federation.protocol import job_control, stage_clock
-from truthfl.federation.protocol.live_clients import note_labels
-from truthfl.federation.protocol.live_status import OVER, LiveWriter, read_live_status
-from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.operator.kept_jobs import kept_key
+from truthfl.federation.operator.live_status import OVER, LiveWriter, note_labels, read_live_status
+from truthfl.federation.protocol import job_control
+from truthfl.federation.protocol import job_control as stage_clock
 from truthfl.federation.protocol.server import job_name
-from truthfl.ledger import participant_folder as papers
+from truthfl.home import folder as papers
+from truthfl.home.node_state import read_stage
+from truthfl.home.record import open_rounds, record_fault, report_under_way
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commands import new_command
 from truthfl.ledger.documents import signed
-from truthfl.ledger.own_record import record_fault, report_under_way
 from truthfl.ledger.receipts import receipt_fault
-from truthfl.ledger.round_record import open_rounds
-from truthfl.ledger.server_stage import read_stage
 from truthfl.ledger.signing import new_key, read_key
 from truthfl.ledger.terms import offer_from
 

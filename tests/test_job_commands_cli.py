@@ -9,11 +9,9 @@ import pytest
 
 from ledgers import opening
 from truthfl.cli.app import main
-from truthfl.federation.protocol.approval import PlannedOffer, PlanSummary
+from truthfl.federation.operator.approval import PlannedOffer, PlanSummary, ask_by_file, show_plan
+from truthfl.federation.operator.live_status import APPROVING, LABELING, LiveWriter, ServingInfo, write_serving
 from truthfl.federation.protocol.job_control import commanded_answer
-from truthfl.federation.protocol.live_status import APPROVING, LABELING, LiveWriter
-from truthfl.federation.protocol.plan_files import ask_by_file, show_plan
-from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.commands import time_text

@@ -9,27 +9,27 @@ from audition_jobs import Plans, audition_job, other_reply
 from commanded_jobs import At, Commanded, assert_all_holds, lceme_job, masked_job, settled
 from known_plans import known_plans  # noqa: F401
 from messages import told
-from truthfl.federation.protocol import job_control, stage_clock
+from truthfl.federation.operator.commands import require_removable
+from truthfl.federation.operator.live_status import LiveStatus, RoundWaits
+from truthfl.federation.protocol import job_control
+from truthfl.federation.protocol import job_control as stage_clock
 from truthfl.federation.protocol import rounds as rounds_module
-from truthfl.federation.protocol.audit import audit, published_files
-from truthfl.federation.protocol.command_rules import require_removable
-from truthfl.federation.protocol.live_status import LiveStatus, RoundWaits
+from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.protocol.server import is_complete, job_name
-from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.federation.simulated.participants import InProcessGrid
 from truthfl.flower_patches import NODE_UNAVAILABLE
-from truthfl.job.privacy_settings import PrivacySettings
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.ledger import participant_folder as papers
+from truthfl.home import folder as papers
+from truthfl.job.sections import PrivacySettings
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
-from truthfl.ledger.command_checks import end_faults
+from truthfl.ledger.command_rows import end_faults
 from truthfl.ledger.documents import signed
-from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.receipts import receipt_fault
-from truthfl.ledger.round_terms import loss_rise
+from truthfl.ledger.receipts import receipt_fault, signed_receipt
 from truthfl.ledger.signing import new_key, read_key
+from truthfl.ledger.terms import loss_rise
 from truthfl.page.receipt_check import own_receipt_fault
 
 QUICK = PilotDesign(seeds=2, honest_seeds=8, batch_sizes=(4, 8, 16, 32))

@@ -10,12 +10,11 @@ import pytest
 from console_jobs import SEED, ConsoleJob
 from known_plans import known_plans  # noqa: F401
 from ledgers import KEY
-from truthfl.cli.job_log import JSON, TEXT, event_line, log_line, require_format, stage_line
-from truthfl.cli.narrator import Narrator
+from truthfl.cli.serve import JSON, TEXT, Narrator, event_line, log_line, require_format, stage_line
 from truthfl.errors import InputError
-from truthfl.federation.protocol.live_status import LiveWriter, RoundWaits, StageChange, now
+from truthfl.federation.operator.live_status import LiveWriter, RoundWaits, StageChange, now
 from truthfl.ledger.book import open_for_reading, open_ledger
-from truthfl.ledger.commitment import secret_from_seed
+from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.job_view import job_view
 
 

@@ -11,19 +11,25 @@ from audition_papers import AuditionedAda
 from participants import Ada, an_offer
 from truthfl.errors import InputError
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.job.settings import ServerSettings
-from truthfl.ledger import participant_folder, server_stage
-from truthfl.ledger.connection_file import FILE_NAME, FOLDER, ConnectionFile, NodeState, read_connection
-from truthfl.ledger.job_terms import job_terms_from
-from truthfl.ledger.round_record import RoundRecord, last_round, open_rounds, rounds_of
-from truthfl.ledger.server_stage import ServerStage, note_stage, read_stage
-from truthfl.ledger.terms import offer_from
+from truthfl.home import folder as participant_folder
+from truthfl.home import node_state as server_stage
+from truthfl.home.node_state import (
+    FILE_NAME,
+    FOLDER,
+    ConnectionFile,
+    NodeState,
+    ServerStage,
+    note_stage,
+    read_connection,
+    read_stage,
+)
+from truthfl.home.record import RoundRecord, last_round, open_rounds, rounds_of
+from truthfl.job.sections import ServerSettings
+from truthfl.ledger.terms import job_terms_from, offer_from
 from truthfl.page.catalogue import Message, english
-from truthfl.page.document_views import offer_view, receipt_view, worth_view
-from truthfl.page.documents_summary import documents_summary
+from truthfl.page.documents import documents_summary, offer_view, receipt_view, worth_view
 from truthfl.page.job_state import is_soon
-from truthfl.page.offer_outlook import spread
-from truthfl.page.pay_summary import pay_summary
+from truthfl.page.offer import pay_summary, spread
 
 HASH = "ab" * 32
 

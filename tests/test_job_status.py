@@ -10,15 +10,13 @@ from known_plans import known_plans  # noqa: F401
 from ledgers import KEY, opening
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.protocol import job_watch as watching
-from truthfl.federation.protocol.job_status import StatusReader, recorded_stage
-from truthfl.federation.protocol.job_tally import JobTally
-from truthfl.federation.protocol.job_watch import job_watch, ledger_address_of
-from truthfl.federation.protocol.live_status import LiveStatus, now, read_live_status
-from truthfl.federation.protocol.operator_folder import keep_ledger_address
-from truthfl.federation.protocol.participant_status import STATES, rounds_of
-from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.operator import job_watch as watching
+from truthfl.federation.operator.job_status import STATES, StatusReader, recorded_stage, rounds_of
+from truthfl.federation.operator.job_tally import JobTally
+from truthfl.federation.operator.job_watch import job_watch, ledger_address_of
+from truthfl.federation.operator.kept_jobs import keep_ledger_address
+from truthfl.federation.operator.live_status import LiveStatus, ServingInfo, now, read_live_status, write_serving
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.command_rows import give_command

@@ -7,9 +7,8 @@ import pytest
 from ledgers import KEY
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.protocol import kept_jobs
-from truthfl.federation.protocol.kept_jobs import JobSource, choose_job, kept_job, kept_job_names
-from truthfl.federation.protocol.operator_folder import lock_folder
+from truthfl.federation.operator import kept_jobs
+from truthfl.federation.operator.kept_jobs import JobSource, choose_job, kept_job, kept_job_names, lock_folder
 from truthfl.ledger.book import open_ledger
 
 

@@ -15,10 +15,10 @@ import pytest
 from commands import truthfl
 from participants import Ada, draw_pictures
 from truthfl.ledger.signing import write_key
-from truthfl.samples.formats import NAMES
 from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.label_store import Decision, LabelStore
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sample import NAMES
+from truthfl.samples.sources import open_samples
 
 
 def run(*arguments, cwd=None):

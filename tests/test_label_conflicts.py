@@ -11,10 +11,10 @@ import pytest
 
 from commands import truthfl
 from participants import draw_pictures
-from truthfl.page.open_page import open_page
-from truthfl.page.request_guard import CSRF_HEADER
+from truthfl.page.access import CSRF_HEADER
+from truthfl.page.serving import open_page
 from truthfl.samples.label_store import Decision, LabelStore
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sources import open_samples
 
 CLASSES = ("cat", "dog")
 

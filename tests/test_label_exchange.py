@@ -12,9 +12,8 @@ from messages import told
 from participants import draw_pictures
 from truthfl.errors import ServiceError
 from truthfl.samples.label_exchange import export_labels, import_labels
-from truthfl.samples.label_state import LabelState
-from truthfl.samples.label_store import Decision, LabelStore
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.label_store import Decision, LabelState, LabelStore
+from truthfl.samples.sources import open_samples
 
 CLASSES = ("cat", "dog", "a, b")
 

@@ -6,9 +6,14 @@ from contextlib import closing
 import pytest
 
 from messages import told
-from truthfl.samples.label_names import other_labels, other_labels_in_words
-from truthfl.samples.label_state import LabelState
-from truthfl.samples.label_store import Decision, LabelConflictError, LabelStore
+from truthfl.samples.label_store import (
+    Decision,
+    LabelConflictError,
+    LabelState,
+    LabelStore,
+    other_labels,
+    other_labels_in_words,
+)
 
 
 @pytest.fixture

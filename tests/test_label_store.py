@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from messages import told
 from truthfl.errors import ServiceError
-from truthfl.page.shortcuts import keys_of
+from truthfl.page.work import keys_of
 from truthfl.samples.handmade_labels import handmade_labels, labels_of
-from truthfl.samples.label_state import UNTOUCHED, LabelState
-from truthfl.samples.label_store import Decision, LabelStore
+from truthfl.samples.label_store import UNTOUCHED, Decision, LabelState, LabelStore
 
 CLASSES = ("cat", "dog")
 

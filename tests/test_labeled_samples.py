@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from truthfl.errors import InputError
-from truthfl.learning.compiled import supports
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.ledger.commitment import test_set_digest as digest_of
+from truthfl.learning.data.samples import LabeledImages, LabeledSamples
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.training.compute import supports
+from truthfl.ledger.canonical import test_set_digest as digest_of
 
 ROWS = np.random.default_rng(1).normal(size=(12, 3)).astype(np.float32)
 LABELS = np.arange(12) % 2

@@ -15,13 +15,13 @@ from browsers import Watch, launched
 from participants import Ada, an_offer, draw_pictures
 from truthfl.cli.join import _open_page
 from truthfl.federation.participant.node_settings import ASK, Settings
-from truthfl.ledger import participant_folder
+from truthfl.home import folder as participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key, write_key
-from truthfl.page.open_page import open_page
+from truthfl.page.serving import open_page
 from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.label_store import Decision, LabelStore
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sources import open_samples
 
 DIGITS = tuple("0123456789")
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}

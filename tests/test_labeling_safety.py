@@ -12,12 +12,11 @@ import pytest
 from participants import Ada, draw_pictures
 from test_samples import png_that_says
 from truthfl.errors import InputError, ServiceError
+from truthfl.page.access import CSRF_HEADER
 from truthfl.page.catalogue import Message, english
-from truthfl.page.open_page import open_page
-from truthfl.page.request_guard import CSRF_HEADER
-from truthfl.page.serving import listen
-from truthfl.samples.formats import NAMES
-from truthfl.samples.open_samples import open_samples
+from truthfl.page.serving import listen, open_page
+from truthfl.samples.sample import NAMES
+from truthfl.samples.sources import open_samples
 
 DIGITS = tuple("0123456789")
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
-from truthfl.learning import partition as module
-from truthfl.learning.labels import assigned_labels
-from truthfl.learning.partition import Partition, iid_partition, paper_partition
+from truthfl.learning.data import partition as module
+from truthfl.learning.data.partition import Partition, iid_partition, paper_partition
+from truthfl.learning.people.labels import assigned_labels
 
 TRUE = np.random.default_rng(2).integers(0, 10, 400)
 SEEDS = st.integers(0, 2**64 - 1)

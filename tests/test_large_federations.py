@@ -9,15 +9,16 @@ import pytest
 from small_jobs import ten_client_job_file
 from test_audition_contract import curve, inputs, measurement
 from truthfl import Clients, Constants, Observation, Training, lceme, optimal_batch_sizes, paper_bound, peer_shifts
+from truthfl.contracts.audition import labels as audition_labels
+from truthfl.contracts.audition import pilot as audition_pilot
+from truthfl.contracts.audition import plan as audition_plan
+from truthfl.contracts.audition.plan import _stationary, plan_audition
 from truthfl.files import without_waiting_for_disk, write_file
 from truthfl.job import read_job
-from truthfl.learning import audition_pilot, gradients
-from truthfl.learning.federations import server_side
-from truthfl.learning.gradients import measure_reduced_and_whole
-from truthfl.learning.reduced_federation import reduce_federation
-from truthfl.mechanism import audition_labels, audition_plan
-from truthfl.mechanism.audition_batches import _stationary
-from truthfl.mechanism.audition_plan import plan_audition
+from truthfl.learning.data.federations import server_side
+from truthfl.learning.pilot import constants as gradients
+from truthfl.learning.pilot.constants import measure_reduced_and_whole
+from truthfl.learning.pilot.reduced_federation import reduce_federation
 
 COUNT = 20_000
 

@@ -14,7 +14,7 @@ from messages import told
 from truthfl.errors import ServiceError
 from truthfl.ledger import database as database_module
 from truthfl.ledger.book import open_for_reading, open_ledger
-from truthfl.ledger.chain import broken_link
+from truthfl.ledger.entry import broken_link
 
 pytest_plugins = ["ledger_fixtures"]
 
@@ -91,7 +91,7 @@ def test_the_keys_alone_guarantee_it(where, monkeypatch):
 
 def test_patience_ends(file, monkeypatch):
     monkeypatch.setattr(database_module, "MAX_ATTEMPTS", 3)
-    monkeypatch.setattr("truthfl.ledger.sqlite.LOCK_WAIT_S", 0.01)
+    monkeypatch.setattr("truthfl.ledger.engines.LOCK_WAIT_S", 0.01)
     holder = sqlite3.connect(file, isolation_level=None)
     with open_ledger(file, KEY) as ledger:
         holder.execute("BEGIN IMMEDIATE")

@@ -13,10 +13,9 @@ from sqlalchemy.exc import DBAPIError
 from ledgers import KEY, drop_triggers, raw, settlement
 from messages import told
 from truthfl.errors import InputError
-from truthfl.ledger.anchors import anchor_fault, make_anchor
+from truthfl.ledger.backup import anchor_fault, make_anchor
 from truthfl.ledger.book import open_for_reading, open_ledger
-from truthfl.ledger.entry import Conflict, Item
-from truthfl.ledger.entry_kinds import GENESIS_HASH, KINDS
+from truthfl.ledger.entry import GENESIS_HASH, KINDS, Conflict, Item
 from truthfl.ledger.payments import due_items
 
 LARGEST = 2**63 - 1  # that SQLite stores; on PostgreSQL it is 2**31 - 1

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.canonical import canonical_bytes
-from truthfl.ledger.chain import broken_link, link_fault
-from truthfl.ledger.entry import CheckedItem, Entry, entry_after
-from truthfl.ledger.entry_kinds import GENESIS_HASH, KINDS
+from truthfl.ledger.entry import GENESIS_HASH, KINDS, CheckedItem, Entry, broken_link, entry_after, link_fault
 
 pytestmark = pytest.mark.properties
 

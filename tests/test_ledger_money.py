@@ -7,7 +7,7 @@ from participants import an_offer
 from small_jobs import SMALL_JOB
 from truthfl.errors import InputError
 from truthfl.job import ServerSettings, read_job
-from truthfl.ledger.money import amount_text, decimal_places, minor_amount_text, minor_money
+from truthfl.ledger.evidence import amount_text, decimal_places, minor_amount_text, minor_money
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import offer_from
 

@@ -22,14 +22,13 @@ from ledgers import KEY, settlement
 from messages import told
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.ledger import postgresql as postgresql_module
+from truthfl.ledger import engines as postgresql_module
 from truthfl.ledger.book import open_for_reading, open_ledger
-from truthfl.ledger.chain import broken_link
 from truthfl.ledger.checking import check
-from truthfl.ledger.database import retry_through_outages
-from truthfl.ledger.outage import BACK, GONE, Outage
+from truthfl.ledger.database import BACK, GONE, Outage, retry_through_outages
+from truthfl.ledger.entry import broken_link
 
 pytest_plugins = ["postgresql"]
 

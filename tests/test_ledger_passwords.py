@@ -10,9 +10,9 @@ from messages import told
 from small_jobs import small_job_file
 from truthfl.cli.app import main
 from truthfl.errors import ServiceError
-from truthfl.federation.protocol.operator_folder import keep_ledger_address, kept_ledger_address
-from truthfl.ledger.address import shown_address, shown_arguments
+from truthfl.federation.operator.kept_jobs import keep_ledger_address, kept_ledger_address
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.database import shown_address, shown_arguments
 
 pytest_plugins = ["ledger_fixtures"]
 
@@ -53,7 +53,7 @@ def test_a_run_tells_no_password(address, tmp_path, monkeypatch, capsys):
 
 def test_a_server_keeps_the_password_where_only_its_owner_can_read_it(tmp_path):
     keep_ledger_address(tmp_path, f"postgresql://u:{PASSWORD}@h/d")
-    assert files_with(tmp_path, [PASSWORD]) == {"ledger.address": 0o600}
+    assert files_with(tmp_path, [PASSWORD]) == {"ledger.database": 0o600}
     assert kept_ledger_address(tmp_path) == f"postgresql://u:{PASSWORD}@h/d"
     assert "ledger.address cannot be read" in told(kept_ledger_address, tmp_path / "other")
 

@@ -18,15 +18,19 @@ from messages import told
 from truthfl.errors import InputError
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.entry import CheckedItem, Item, checked_item, entry_after, payload_text
-from truthfl.ledger.export import COLUMNS, PayoutRow, payout_csv, payout_json, payout_rows
 from truthfl.ledger.payments import (
+    COLUMNS,
     NEXT_STATES,
+    PayoutRow,
     advance,
     advance_all,
     due_items,
     idempotency_key,
     payment_fault,
     payments,
+    payout_csv,
+    payout_json,
+    payout_rows,
 )
 
 pytest_plugins = ["postgresql"]

@@ -13,7 +13,7 @@ from ledgers import KEY, raw
 from messages import told
 from truthfl.errors import ServiceError
 from truthfl.ledger.book import open_for_reading, open_ledger
-from truthfl.ledger.schema import VERSION_TABLE
+from truthfl.ledger.database import VERSION_TABLE
 
 pytest_plugins = ["ledger_fixtures"]
 

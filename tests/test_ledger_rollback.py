@@ -14,20 +14,19 @@ from known_plans import known_plans  # noqa: F401
 from ledgers import KEY, raw
 from messages import told
 from small_jobs import small_job_file
-from truthfl.cli.anchor import anchor as anchor_command
+from truthfl.cli.ledger import anchor as anchor_command
 from truthfl.cli.ledger import check as check_command
 from truthfl.cli.ledger import export as export_command
-from truthfl.cli.settle import settle as settle_command
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.cli.ledger import settle as settle_command
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.ledger.anchors import anchor_fault, keep_anchor, make_anchor, read_anchors
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.ledger.backup import anchor_fault, keep_anchor, make_anchor, read_anchors
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check, check_receipt
-from truthfl.ledger.entry import CheckedItem, entry_after, new_salt
-from truthfl.ledger.row_keys import row_key
-from truthfl.ledger.schema import ENTRIES, SQLITE_TRIGGERS
+from truthfl.ledger.database import ENTRIES, SQLITE_TRIGGERS
+from truthfl.ledger.entry import CheckedItem, entry_after, new_salt, row_key
 from truthfl.ledger.signing import new_key, read_key, write_key
 
 pytest_plugins = ["ledger_fixtures"]

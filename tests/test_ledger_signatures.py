@@ -10,12 +10,21 @@ from messages import told
 from truthfl.cli.ledger import check as check_command
 from truthfl.cli.ledger import export as export_command
 from truthfl.errors import InputError
-from truthfl.federation.protocol.job_status import StatusReader
+from truthfl.federation.operator.job_status import StatusReader
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
-from truthfl.ledger.entry import CheckedItem, Conflict, entry_after, new_salt
-from truthfl.ledger.row_keys import certified_row_key, is_row_signed, row_key, row_key_fields, row_line
-from truthfl.ledger.schema import ENTRIES
+from truthfl.ledger.database import ENTRIES
+from truthfl.ledger.entry import (
+    CheckedItem,
+    Conflict,
+    certified_row_key,
+    entry_after,
+    is_row_signed,
+    new_salt,
+    row_key,
+    row_key_fields,
+    row_line,
+)
 from truthfl.ledger.signing import new_key, public_line, write_key
 
 pytest_plugins = ["ledger_fixtures"]

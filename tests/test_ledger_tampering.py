@@ -20,15 +20,14 @@ from ledgers import KEY
 from small_jobs import small_job_file
 from truthfl.cli import ledger as cli_ledger
 from truthfl.errors import TruthflError
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check, check_receipt
-from truthfl.ledger.entry import link_hash, payload_digest
+from truthfl.ledger.entry import link_hash, payload_digest, row_key, sign_row
 from truthfl.ledger.receipts import receipt_fault
-from truthfl.ledger.row_keys import row_key, sign_row
 from truthfl.ledger.signing import GROUP_ORDER, write_key
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from truthfl import Clients, Evidence, InputError, LossModel, Mechanism, Training, lceme
-from truthfl.adversary.known_losses import KnownLosses
-from truthfl.adversary.lie_pay import Honest, Lied, Payer, gains
-from truthfl.adversary.lie_point import ABSENCE, TRUTH, LiePoint, ReportKind
-from truthfl.adversary.lie_runs import LieLosses
-from truthfl.learning.behaviour import Unlabeled
-from truthfl.mechanism.baselines import LeaveOneOutPay, ShapleySharePay, flat_pay, pay_per_claimed_sample
+from truthfl.adversary.measure import Honest, Lied, LieLosses, Payer, gains
+from truthfl.adversary.search import KnownLosses
+from truthfl.adversary.strategy import ABSENCE, TRUTH, LiePoint, ReportKind
+from truthfl.contracts.baselines import LeaveOneOutPay, ShapleySharePay, flat_pay, pay_per_claimed_sample
+from truthfl.learning.people.behaviour import Unlabeled
 
 CLIENTS = Clients(
     weight=[0.25] * 4, gradient_variance=1.0, sample_cost=0.05, labeling_cost=[40.0, 50.0, 60.0, 70.0], dataset_size=200

@@ -8,20 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truthfl.adversary.lie_point import (
+from truthfl.adversary.strategy import (
     ABSENCE,
     FABRICATED_SCALES,
     KINDS,
     MOST_LABELS,
+    MOST_NOISE,
+    REPORTS,
     SCALES,
     TRUTH,
     WORDS_OF_REST,
     LiePoint,
+    LieSpace,
     ReportKind,
 )
-from truthfl.adversary.lie_space import MOST_NOISE, REPORTS, LieSpace
-from truthfl.learning.behaviour import SoloRecipe, Unlabeled
-from truthfl.learning.fabricators import Echo, Garbage, LastBit
+from truthfl.learning.people.behaviour import Echo, Garbage, LastBit, SoloRecipe, Unlabeled
 
 SPACE = LieSpace((1 / 40, 5.0), 1.5)
 SEEDS = st.integers(0, 10**6)

@@ -6,18 +6,16 @@ import numpy as np
 import pytest
 
 from truthfl import Training
-from truthfl.adversary.lie_point import ABSENCE, TRUTH, LiePoint, ReportKind
-from truthfl.adversary.lie_runs import MAX_LOSS, Case, coalition, train_lies, train_pairs
-from truthfl.adversary.split import make_split, most_labels
-from truthfl.learning.behaviour import Unlabeled
-from truthfl.learning.behaviours import BEHAVIOURS
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.federated import Federated
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.partition import Partition, paper_partition
-from truthfl.learning.plain_training import train_plainly
-from truthfl.learning.profile import Profile
-from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.adversary.measure import MAX_LOSS, Case, coalition, make_split, most_labels, train_lies, train_pairs
+from truthfl.adversary.strategy import ABSENCE, TRUTH, LiePoint, ReportKind
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.data.partition import Federated, Partition, paper_partition
+from truthfl.learning.data.samples import LabeledImages
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people.behaviour import Unlabeled
+from truthfl.learning.people.behaviours import BEHAVIOURS
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.training.plain import train_plainly
 
 DIGITS = small_digits()
 MODEL = SoftmaxRegression(64, 10, 0.001)

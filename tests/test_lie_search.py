@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from truthfl import InputError
-from truthfl.adversary.lie_point import KINDS, LiePoint, ReportKind
-from truthfl.adversary.lie_search import client_and_split, rungs_of, search
-from truthfl.adversary.lie_space import LieSpace
-from truthfl.learning.behaviour import Unlabeled
+from truthfl.adversary.search import client_and_split, rungs_of, search
+from truthfl.adversary.strategy import KINDS, LiePoint, LieSpace, ReportKind
+from truthfl.learning.people.behaviour import Unlabeled
 from truthfl.studies.verify.job_verification import EFFORTS, SHARES_OF_RUNS
 from truthfl.studies.verify.verification import SEARCH_SHARE
 

@@ -5,23 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from truthfl.adversary.lie_pay import Honest, Lied, Payer, gains
-from truthfl.adversary.lie_point import TRUTH, LiePoint, ReportKind
-from truthfl.adversary.lie_runs import Case, train_lies
-from truthfl.adversary.lie_space import LieSpace
-from truthfl.adversary.lied_solo import SoloTerms, honest_shifts, lied_solo_losses
-from truthfl.adversary.split import make_split
-from truthfl.learning.behaviour import SoloRecipe, Unlabeled
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.federated import Federated
-from truthfl.learning.partition import iid_partition
-from truthfl.learning.recipe import Recipe
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.solo_test import solo_losses
-from truthfl.learning.solo_training import train_alone
-from truthfl.mechanism.audition import Audition
-from truthfl.mechanism.peer_level import peer_shifts
-from truthfl.mechanism.setting import Clients, Training
+from truthfl.adversary.measure import (
+    Case,
+    Honest,
+    Lied,
+    Payer,
+    SoloTerms,
+    gains,
+    honest_shifts,
+    lied_solo_losses,
+    make_split,
+    train_lies,
+)
+from truthfl.adversary.strategy import TRUTH, LiePoint, LieSpace, ReportKind
+from truthfl.contracts.audition.level import peer_shifts
+from truthfl.contracts.audition.pay import Audition
+from truthfl.contracts.setting import Clients, Training
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.data.partition import Federated, iid_partition
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people.behaviour import SoloRecipe, Unlabeled
+from truthfl.learning.solo import Recipe, solo_losses, train_alone
 
 TRAIN, TEST = small_digits().split_off(400, 1)
 RECIPE = Recipe(40, 32, 0.5, 0.001, 0)

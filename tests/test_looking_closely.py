@@ -9,8 +9,8 @@ from PIL import Image
 
 from participants import draw_pictures
 from test_labeling_page import DESKTOP, DIGITS, PHONE, at, axe, browser, decisions, looking, press, showing  # noqa: F401
-from truthfl.page.open_page import open_page
-from truthfl.samples.open_samples import open_samples
+from truthfl.page.serving import open_page
+from truthfl.samples.sources import open_samples
 
 ANIMALS = (
     "cat",

@@ -8,10 +8,9 @@ import pytest
 from messages import told
 from test_training import DIGITS, MODELS
 from truthfl import Training
-from truthfl.learning.federated import Federated
-from truthfl.learning.loss_by_rounds import measure_loss_by_rounds
-from truthfl.learning.partition import iid_partition
-from truthfl.ledger.round_terms import loss_rise, require_sound_loss_by_rounds
+from truthfl.learning.data.partition import Federated, iid_partition
+from truthfl.learning.pilot.runs import measure_loss_by_rounds
+from truthfl.ledger.terms import loss_rise, require_sound_loss_by_rounds
 
 
 @pytest.mark.parametrize(("changed", "rise"), [(0, 2.0), (5, 1.25), (10, 0.5), (15, 0.25), (20, 0.0), (30, 0.0)])

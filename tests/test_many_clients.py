@@ -10,17 +10,19 @@ from benchmarks.many_clients import job_text
 
 from small_jobs import TEN_CLIENTS
 from truthfl.errors import InputError
-from truthfl.federation.protocol import masking, receipt_delivery
-from truthfl.federation.simulated import audition_report, participants
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.masking import shares as masking
+from truthfl.federation.protocol import receipt_delivery
+from truthfl.federation.simulated import participants
+from truthfl.federation.simulated import report as audition_report
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.federation.simulated.participants import simulated_participants
-from truthfl.federation.simulated.run_report import client_rows, summary_sentences
+from truthfl.federation.simulated.report import client_rows, summary_sentences
 from truthfl.job import read_job
-from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.canonical import canonical_bytes, read_writable_document
-from truthfl.ledger.job_receipts import JobReceipts
 from truthfl.ledger.job_view import job_view
+from truthfl.ledger.receipts import JobReceipts
 
 QUICK = PilotDesign(seeds=2, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 ROOT = Path(__file__).parent.parent
@@ -97,7 +99,7 @@ def test_a_long_table_and_many_liars_are_told_shortly(job, done, monkeypatch):
     assert short[4] == ["… 6 more", *[""] * (len(whole[0]) - 1)]
     assert short[5] == whole[-1]
     monkeypatch.setattr(audition_report, "MOST_LIARS", 2)
-    monkeypatch.setattr("truthfl.federation.simulated.run_report.MOST_LIARS", 2)
+    monkeypatch.setattr("truthfl.federation.simulated.report.MOST_LIARS", 2)
     told = [sentence for sentence in summary_sentences(job, outcome) if "free rider" in sentence]
     assert len(told) == 2
     assert any("3 more were dishonest" in sentence for sentence in summary_sentences(job, outcome))

@@ -19,19 +19,18 @@ from bare_rounds import BATCH, DIGITS, SAMPLES, STEP, BareRounds
 from coded_replies import recoded
 from messages import told
 from truthfl.errors import InputError
-from truthfl.federation.participant import masked_reports
-from truthfl.federation.participant.round_guard import AskedRound
-from truthfl.federation.protocol import enrolment, masked_rounds, planned_offers, round_collection
-from truthfl.federation.protocol.live_status import RoundWaits
-from truthfl.federation.protocol.mask_terms import group_of, mask_terms_from
-from truthfl.federation.protocol.masked_rounds import TOO_FEW
-from truthfl.federation.protocol.masking import (
+from truthfl.federation.masking import participant as masked_reports
+from truthfl.federation.masking import server as masked_rounds
+from truthfl.federation.masking.server import TOO_FEW
+from truthfl.federation.masking.shares import (
     MOST_PEERS,
     from_fixed_point,
+    group_of,
     in_fixed_point,
     is_within,
     locked_share,
     mask_sum,
+    mask_terms_from,
     neighbours,
     own_mask,
     own_seed,
@@ -40,33 +39,39 @@ from truthfl.federation.protocol.masking import (
     threshold,
     unlocked_share,
 )
-from truthfl.federation.protocol.message_codes import CODE, OPERATOR, PARTICIPANT, with_document_code
+from truthfl.federation.operator.live_status import RoundWaits
+from truthfl.federation.participant.round_guard import AskedRound
+from truthfl.federation.protocol import enrolment, planned_offers
+from truthfl.federation.protocol import reports as round_collection
 from truthfl.federation.protocol.messages import (
+    CODE,
     MASK_KEYS,
     MASK_LIST,
     MASK_SHARES,
     MASK_TERMS,
     MODEL,
+    OPERATOR,
     PARAMS,
+    PARTICIPANT,
     ROUND,
     document_in,
     document_record,
+    model_digest,
     model_record,
     query_message,
+    with_document_code,
 )
-from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.round_collection import RoundWait
+from truthfl.federation.protocol.reports import RoundWait
 from truthfl.federation.protocol.rounds import train_rounds
-from truthfl.job.privacy_settings import PrivacySettings
-from truthfl.learning.draws import Purpose, below, bits
-from truthfl.learning.draws import key as draw_key
-from truthfl.ledger import participant_folder
+from truthfl.home import folder as participant_folder
+from truthfl.home.record import RoundRecord, open_rounds, rounds_of
+from truthfl.job.sections import PrivacySettings
+from truthfl.learning.training.draws import Purpose, below, bits
+from truthfl.learning.training.draws import key as draw_key
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import signed, signed_offer
-from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_of
-from truthfl.ledger.round_terms import MOST_OTHER_SUMS, MOST_SUMS
 from truthfl.ledger.signing import new_key
-from truthfl.ledger.terms import Agreement
+from truthfl.ledger.terms import MOST_OTHER_SUMS, MOST_SUMS, Agreement
 
 BOUND = 2.0
 CONTEXT, SECRET = b"c" * 32, b"s" * 32

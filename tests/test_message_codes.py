@@ -13,30 +13,33 @@ from ledgers import KEY
 from messages import told
 from participants import Ada, an_offer
 from truthfl.federation.participant.client_app import require_from_operator
-from truthfl.federation.protocol.enrolment import Roster
-from truthfl.federation.protocol.enrolment_checks import require_proof
-from truthfl.federation.protocol.message_codes import (
+from truthfl.federation.protocol.enrolment import Roster, require_proof
+from truthfl.federation.protocol.messages import (
     OPERATOR,
+    PARAMS,
     PARTICIPANT,
+    array_bytes_digest,
     code_key,
+    document_in,
     has_code,
     has_document_code,
+    model_digest,
+    model_record,
+    received_model,
+    text_record,
     with_code,
 )
-from truthfl.federation.protocol.messages import PARAMS, document_in, model_record, text_record
-from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.record_digests import array_bytes_digest, received_model
-from truthfl.ledger import participant_folder
-from truthfl.ledger.agreement_keys import (
+from truthfl.home import folder as participant_folder
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import MOST_DEPTH, canonical_bytes, read_document
+from truthfl.ledger.documents import answer, answer_fault, signed
+from truthfl.ledger.signing import (
     AgreementKey,
     agreement_line,
     is_agreement_line,
     kept_agreement_key,
     read_agreement_key,
 )
-from truthfl.ledger.book import open_ledger
-from truthfl.ledger.canonical import MOST_DEPTH, canonical_bytes, read_document
-from truthfl.ledger.documents import answer, answer_fault, signed
 from truthfl.ledger.terms import offer_from
 
 FIELDS = {"offer": "ab" * 32, "round": 3}

@@ -12,13 +12,11 @@ import pytest
 from console_jobs import ConsoleJob
 from known_plans import known_plans  # noqa: F401
 from ledgers import KEY, opening
-from truthfl.cli.status_output import status_lines
-from truthfl.console.metrics import CONTENT_TYPE, metrics_text
-from truthfl.console.serve_metrics import metrics_app, serve_metrics
-from truthfl.federation.protocol.job_status import StatusReader
-from truthfl.federation.protocol.job_watch import job_watch
-from truthfl.federation.protocol.live_status import LiveStatus, LiveWriter, now, read_live_status
-from truthfl.federation.protocol.server_use import ServerUse
+from truthfl.cli.status import status_lines
+from truthfl.console.metrics import CONTENT_TYPE, metrics_app, metrics_text, serve_metrics
+from truthfl.federation.operator.job_status import StatusReader
+from truthfl.federation.operator.job_watch import job_watch
+from truthfl.federation.operator.live_status import LiveStatus, LiveWriter, ServerUse, now, read_live_status
 from truthfl.ledger.book import open_ledger
 
 NAME, LABEL = r"[a-zA-Z_:][a-zA-Z0-9_:]*", r"[a-zA-Z_][a-zA-Z0-9_]*"

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from truthfl import InputError
-from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.compiled import CompiledModel, Kernel, kernel
-from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.learning.models.cnn import ConvolutionalNetwork
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.training.compute import CompiledModel, Kernel, kernel
 
 SHAPES = [
     (SoftmaxRegression(64, 10, 0.01), (8, 8, 1)),

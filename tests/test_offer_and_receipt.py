@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 from messages import told
 from participants import Ada, a_receipt, an_offer, changed, draw_pictures, written
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.ledger import participant_folder
+from truthfl.home import folder as participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key
-from truthfl.ledger.terms import offer_from
-from truthfl.ledger.tried_lies import TriedLie
-from truthfl.page import document_views
-from truthfl.page.documents_summary import documents_summary
-from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, own_costs, spread
-from truthfl.page.open_page import open_page
-from truthfl.page.request_guard import CSRF_HEADER
-from truthfl.samples.open_samples import open_samples
+from truthfl.ledger.terms import TriedLie, offer_from
+from truthfl.page import documents as document_views
+from truthfl.page.access import CSRF_HEADER
+from truthfl.page.documents import documents_summary
+from truthfl.page.offer import Costs, assumed_costs, outlooks, own_costs, spread
+from truthfl.page.serving import open_page
+from truthfl.samples.sources import open_samples
 
 KEY, OPERATOR = new_key(), new_key()
 

@@ -17,15 +17,15 @@ from known_plans import known_plans  # noqa: F401
 from ledgers import KEY, opening, raw
 from test_held_models import NarrowGate, from_elsewhere, good_model  # noqa: F401
 from test_labeling_page import DESKTOP, PHONE, axe, looking
-from truthfl.console.open_operator_page import open_operator_page
-from truthfl.federation.protocol.job_watch import job_watch
-from truthfl.federation.protocol.live_status import FILE_NAME, LiveClient, LiveStatus, RoundWaits, now
-from truthfl.federation.protocol.plan_files import ask_by_file
+from truthfl.console.application import open_operator_page
+from truthfl.federation.operator.approval import ask_by_file
+from truthfl.federation.operator.job_watch import job_watch
+from truthfl.federation.operator.live_status import FILE_NAME, LiveClient, LiveStatus, RoundWaits, now
 from truthfl.files import write_file
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commands import read_time
-from truthfl.ledger.money import amount_text
+from truthfl.ledger.evidence import amount_text
 
 NOTICED = 3.0  # seconds in which a dead server must be noticed
 OVER = "#stages li.now >> text=over"

@@ -7,11 +7,11 @@ import pytest
 
 from console_jobs import ConsoleJob, wait_for
 from known_plans import known_plans  # noqa: F401
-from truthfl.console.open_operator_page import open_operator_page
-from truthfl.federation.protocol.job_watch import job_watch
+from truthfl.console.application import open_operator_page
+from truthfl.federation.operator.job_watch import job_watch
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.signing import new_key
-from truthfl.page.request_guard import CSRF_HEADER
+from truthfl.page.access import CSRF_HEADER
 
 PAUSE = {"kind": "pause", "why": "lunch"}
 

@@ -28,19 +28,19 @@ from truthfl import (
     unregister,
     work_cost,
 )
-from truthfl.cli.audition_output import expected_pay, largest_gain
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.cli.plan import expected_pay, largest_gain
+from truthfl.contracts.audition.plan import plan_as
+from truthfl.contracts.contract import require_collected, require_sound
+from truthfl.contracts.setting import Strategies
+from truthfl.federation.simulated.in_process import run_job
+from truthfl.home import folder as participant_folder
 from truthfl.job import read_job
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.ledger import participant_folder
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.signing import read_key
-from truthfl.mechanism.audition_plan import plan_as
-from truthfl.mechanism.mechanism import require_collected, require_sound
-from truthfl.mechanism.strategies import Strategies
-from truthfl.page.document_views import offer_view, receipt_view
+from truthfl.page.documents import offer_view, receipt_view
 from truthfl.studies.verify.job_verification import verify_job
 
 QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16, 32))

@@ -9,13 +9,12 @@ from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedMed
 from audition_jobs import ALLOWED, audition_job, audition_job_file
 from messages import told
 from truthfl.errors import InputError
-from truthfl.federation.protocol.paid_strategy import with_strategy
+from truthfl.federation.protocol.server import with_strategy
 from truthfl.job import read_job
-from truthfl.learning.aggregation import new_combiner
-from truthfl.learning.own_strategy import StrategyCombiner, registered
-from truthfl.learning.server_optimizers import ServerOptimizer
+from truthfl.learning.training.aggregation import ServerOptimizer, new_combiner
+from truthfl.learning.training.own_strategy import StrategyCombiner, registered
 from truthfl.studies.cells import FederationSpec, federation_of
-from truthfl.studies.verify.lie_training import losses_without
+from truthfl.studies.verify.training import losses_without
 
 STRATEGIES = """
 from flwr.serverapp.strategy import FedAdam, FedAvg

@@ -9,26 +9,22 @@ import pytest
 
 from own_tasks import NUMPY_TASK, OWN_STEPS, own_job_file, wines_file
 from truthfl.cli.app import main
+from truthfl.contracts.setting import Strategies, Training
 from truthfl.errors import InputError
 from truthfl.federation.protocol.job_task import model_of, task_terms
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.learning.federated import Federated
-from truthfl.learning.federations import ModelChoice
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.own_steps import OwnSteps
-from truthfl.learning.partition import iid_partition
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.plain_training import train_plainly
-from truthfl.learning.recipe import Recipe
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.solo_training import train_all_alone, train_alone
-from truthfl.learning.task_choice import TaskChoice, task_choice
-from truthfl.learning.tasks.task_model import TaskModel, require_trainable
-from truthfl.learning.training import train
+from truthfl.learning.data.federations import ModelChoice
+from truthfl.learning.data.partition import Federated, iid_partition
+from truthfl.learning.data.samples import LabeledSamples
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.solo import Recipe, train_all_alone, train_alone
+from truthfl.learning.tasks.custom import OwnSteps, TaskModel, require_trainable
+from truthfl.learning.tasks.task_choice import TaskChoice, task_choice
+from truthfl.learning.training.plain import train_plainly
+from truthfl.learning.training.train import train
 from truthfl.ledger.book import open_ledger
-from truthfl.mechanism.setting import Training
-from truthfl.mechanism.strategies import Strategies
 from truthfl.studies.cells import Cell, FederationSpec
 from truthfl.studies.verify.job_verification import verify_job
 from truthfl.studies.work import Store, WorkerPool, do_all

@@ -5,10 +5,10 @@ import pytest
 from firefox import launched
 from instructed_jobs import instructed_ada
 from test_labeling_page import DIGITS, DONE, decisions, showing
-from truthfl.ledger import participant_folder
+from truthfl.home import folder as participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.page.catalogue import strings
-from truthfl.page.open_page import open_page
+from truthfl.page.serving import open_page
 from truthfl.samples.handmade_labels import labels_of
 
 READY = {"offer": "#behaviours li", "label": "#stage img", "review": "#grid button", "receipt": "#facts dd"}

@@ -11,15 +11,15 @@ from browsers import launched
 from participants import Ada, draw_pictures
 from test_labeling_page import DESKTOP, looking
 from truthfl.coded_text import coded, quoted
-from truthfl.ledger import participant_folder
-from truthfl.ledger.early_end import early_end_in_words
-from truthfl.ledger.solo_evidence import NO_LABELS
-from truthfl.ledger.tried_lies import TriedLie
-from truthfl.mechanism.audition import Audition
-from truthfl.mechanism.contract import Contract
+from truthfl.contracts.audition.pay import Audition
+from truthfl.contracts.lceme.contract import Contract
+from truthfl.home import folder as participant_folder
+from truthfl.ledger.evidence import NO_LABELS
+from truthfl.ledger.settlement import early_end_in_words
+from truthfl.ledger.terms import TriedLie
 from truthfl.page.catalogue import PLACEHOLDER, languages, strings
-from truthfl.page.open_page import open_page
-from truthfl.samples.open_samples import open_samples
+from truthfl.page.serving import open_page
+from truthfl.samples.sources import open_samples
 
 LIES = (
     TriedLie("fewer labels", "50% labeled, rest left out, solo model trained longer", 0.5, 4, 1.0, 0.0, 0.1, 0.2, 0.03),

@@ -13,15 +13,13 @@ from test_labeling_page import axe, looking
 from test_operator_page import give
 from test_operator_page_safety import client_of
 from truthfl.cli.app import main
-from truthfl.console.open_operator_page import open_operator_page
-from truthfl.federation.deployed.invitation import read_invitation
-from truthfl.federation.protocol.job_status import StatusReader
-from truthfl.federation.protocol.live_status import FILE_NAME, LiveStatus, now
-from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
+from truthfl.console.application import open_operator_page
+from truthfl.federation.deployed.invitations import read_invitation
+from truthfl.federation.operator.job_status import StatusReader
+from truthfl.federation.operator.live_status import FILE_NAME, LiveStatus, ServingInfo, now, write_serving
 from truthfl.files import write_file
-from truthfl.ledger.admissions import admit
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.command_rows import give_command
+from truthfl.ledger.command_rows import admit, give_command
 from truthfl.ledger.commands import new_command, read_time
 from truthfl.ledger.signing import new_key, public_line, write_key
 

@@ -13,13 +13,12 @@ from ports import free_port
 from small_jobs import small_job_file
 from test_federation_guide import ended_whatever_happens, start
 from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, command, looking, showing  # noqa: F401
-from truthfl.ledger import participant_folder
-from truthfl.ledger.connection_file import ConnectionFile
-from truthfl.ledger.round_record import RoundRecord, open_rounds
-from truthfl.ledger.server_stage import note_stage
+from truthfl.home import folder as participant_folder
+from truthfl.home.node_state import ConnectionFile, note_stage
+from truthfl.home.record import RoundRecord, open_rounds
 from truthfl.ledger.signing import new_key, write_key
-from truthfl.page.open_page import open_page
-from truthfl.samples.open_samples import open_samples
+from truthfl.page.serving import open_page
+from truthfl.samples.sources import open_samples
 
 SEEN_WITHIN = 3.0  # seconds
 BY_ITSELF = "text=appears here by itself"

@@ -8,20 +8,20 @@ import pytest
 from audition_jobs import QUICK, audition_job_file
 from small_jobs import ten_client_job_file
 from truthfl import InputError
-from truthfl.adversary.plan_warnings import presence_sentences
-from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.adversary.pilot_lies import presence_sentences
+from truthfl.contracts.audition.pilot import some_clients
+from truthfl.contracts.lceme.pilot import measure_pilot
+from truthfl.contracts.setting import Strategies
+from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.protocol.rounds import offers_in_round
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.job import read_job
-from truthfl.learning.audition_pilot import some_clients
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.pilot_measurement import measure_pilot
-from truthfl.learning.training import train
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.training.train import train
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.checking import check
-from truthfl.ledger.commitment import secret_from_seed
-from truthfl.mechanism.strategies import Strategies
 from truthfl.studies.cells import Cell, FederationSpec, federation_of
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
-from truthfl.learning import partition as module
-from truthfl.learning.partition import (
+from truthfl.learning.data import partition as module
+from truthfl.learning.data.partition import (
     Partition,
     client_blocks,
     dirichlet_partition,

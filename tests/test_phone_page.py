@@ -16,20 +16,16 @@ import segno
 
 from browsers import launched
 from participants import draw_pictures
-from truthfl import certificate_parts
-from truthfl.cli.phone import phone_access, tell_login
-from truthfl.cli.qr_code import qr_lines, qr_matrix
+from truthfl import certificates as certificate_parts
+from truthfl.cli.join import phone_access, tell_login
+from truthfl.cli.output import qr_lines, qr_matrix
 from truthfl.errors import InputError, ServiceError
-from truthfl.page import one_time_login
-from truthfl.page.bounded_listener import MOST_OF_ONE_ADDRESS
-from truthfl.page.one_time_login import LoginOutcome, OneTimeLogin
-from truthfl.page.open_page import open_page
-from truthfl.page.open_phone_page import PhoneAccess
-from truthfl.page.phone_address import address_towards, phone_address
-from truthfl.page.phone_certificate import phone_certificate
-from truthfl.page.request_guard import CSRF_HEADER
+from truthfl.page import access as one_time_login
+from truthfl.page.access import CSRF_HEADER, LoginOutcome, OneTimeLogin
+from truthfl.page.phone import PhoneAccess, address_towards, phone_address, phone_certificate
+from truthfl.page.serving import MOST_OF_ONE_ADDRESS, open_page
 from truthfl.samples.handmade_labels import labels_of
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sources import open_samples
 
 DIGITS = tuple("0123456789")
 HERE = "127.0.0.1"

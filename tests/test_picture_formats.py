@@ -10,10 +10,11 @@ import pytest
 from PIL import Image
 
 from messages import told
-from truthfl.samples import formats, pictures, shown_pictures
-from truthfl.samples.decoded_pictures import load_cached
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples import pictures, shown_pictures
+from truthfl.samples import sample as formats
+from truthfl.samples.pixels import load_cached
 from truthfl.samples.shown_pictures import CACHE, REENCODED, SCREEN, THUMB, WHOLE, ShownPictures
+from truthfl.samples.sources import open_samples
 
 FILES = ("a.bmp", "b.gif", "c.jpg", "d.png", "e.tif", "f.webp")
 

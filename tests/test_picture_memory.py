@@ -8,8 +8,7 @@ from benchmarks.picture_memory import FORMS, MOST, SCAN, measured
 from PIL import Image
 
 from messages import told
-from truthfl.samples.picture_memory import MemoryBudget
-from truthfl.samples.pictures import fitting_size
+from truthfl.samples.pictures import MemoryBudget, fitting_size
 
 MOST_MEGABYTES = 300
 

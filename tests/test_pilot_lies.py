@@ -11,20 +11,25 @@ import pytest
 
 import truthfl
 from small_jobs import small_job_file, ten_client_job_file
-from truthfl.adversary.lie_point import KINDS, TRUTH
-from truthfl.adversary.pilot_lies import FEWEST_CASES, MEASUREMENT_SEEDS, rise_by_weight, search_on_pilot
-from truthfl.adversary.plan_warnings import lie_sentences, worth_warnings
+from truthfl.adversary.pilot_lies import (
+    FEWEST_CASES,
+    MEASUREMENT_SEEDS,
+    lie_sentences,
+    rise_by_weight,
+    search_on_pilot,
+    worth_warnings,
+)
+from truthfl.adversary.strategy import KINDS, TRUTH
 from truthfl.cli.output import _json_value, console, table
-from truthfl.cli.plan_output import as_json, print_plan
-from truthfl.cli.planned import Planned, plan_and_search, plan_constants_job, plan_data_job
+from truthfl.cli.plan import Planned, as_json, plan_and_search, plan_constants_job, plan_data_job, print_plan
+from truthfl.contracts.deviation import best_deviation
 from truthfl.federation.protocol.planned_offers import _lies_by_client
 from truthfl.job import read_job
-from truthfl.learning.behaviour import Behaviour
-from truthfl.learning.federations import with_training
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.plain_training import train_plainly
-from truthfl.learning.profile import Profile
-from truthfl.mechanism.deviation import best_deviation
+from truthfl.learning.data.federations import with_training
+from truthfl.learning.people.behaviour import Behaviour
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.training.plain import train_plainly
 
 CONSTANTS = Path(truthfl.__file__).parent / "examples" / "ten_clients.toml"
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))

@@ -6,16 +6,13 @@ import pytest
 
 from audition_jobs import QUICK, Plans, audition_job
 from small_jobs import small_job_file
-from truthfl.adversary.pilot_lies import search_on_pilot
-from truthfl.adversary.plan_warnings import plan_warnings
-from truthfl.cli.audition_output import sentences
-from truthfl.cli.plan_output import print_plan
-from truthfl.cli.planned import plan_data_job
+from truthfl.adversary.pilot_lies import plan_warnings, search_on_pilot
+from truthfl.cli.plan import plan_data_job, print_plan, sentences
+from truthfl.contracts.deviation import best_deviation
+from truthfl.contracts.planning import plan_worth
 from truthfl.job import read_job
-from truthfl.learning.federated import Federated
-from truthfl.learning.plan_worth import plan_worth
-from truthfl.learning.private_model import PrivateModel
-from truthfl.mechanism.deviation import best_deviation
+from truthfl.learning.data.partition import Federated
+from truthfl.learning.privacy import PrivateModel
 
 
 def warned(job, plan, lies):

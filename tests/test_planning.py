@@ -4,21 +4,18 @@ import numpy as np
 import pytest
 
 from truthfl import InputError, LossModel, Strategies, Training
-from truthfl.learning import pilot_measurement, planning
-from truthfl.learning.calibration import calibrate
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.federated import Federated
-from truthfl.learning.federations import Data, ModelChoice, server_side
-from truthfl.learning.gradients import Gradients, measure_reduced_and_whole
-from truthfl.learning.loss_spread import resampled, spread_of_loss
-from truthfl.learning.partition import dirichlet_partition, paper_partition
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.pilot_measurement import measure_reduced_federation, measure_whole_federation
-from truthfl.learning.pilot_runs import Pilot, paired_pilot_runs
-from truthfl.learning.planning import make_plan
-from truthfl.learning.reduced_federation import GROUPS, MOST_ROWS, SAMPLED_CLIENTS, reduce_federation
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.training import train
+from truthfl.contracts import planning
+from truthfl.contracts.lceme import pilot as pilot_measurement
+from truthfl.contracts.lceme.pilot import calibrate, measure_reduced_federation, measure_whole_federation
+from truthfl.contracts.planning import make_plan
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.data.federations import Data, ModelChoice, server_side
+from truthfl.learning.data.partition import Federated, dirichlet_partition, paper_partition
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.pilot.constants import Gradients, measure_reduced_and_whole
+from truthfl.learning.pilot.reduced_federation import GROUPS, MOST_ROWS, SAMPLED_CLIENTS, reduce_federation
+from truthfl.learning.pilot.runs import Pilot, PilotDesign, paired_pilot_runs, resampled, spread_of_loss
+from truthfl.learning.training.train import train
 
 DATA = small_digits()
 TRAINING = Training(20, 1, 0.5)

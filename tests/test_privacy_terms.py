@@ -10,14 +10,13 @@ from messages import told
 from participants import an_offer
 from truthfl.errors import InputError
 from truthfl.federation.participant.participant import Participant
-from truthfl.federation.participant.private_keys import kept_secret, key_of_audition, key_of_round
-from truthfl.federation.participant.round_guard import AskedRound
-from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.learning.privacy_accounting import NoisySteps, epsilon
-from truthfl.ledger import participant_folder
+from truthfl.federation.participant.round_guard import AskedRound, kept_secret, key_of_audition, key_of_round
+from truthfl.federation.protocol.messages import model_digest
+from truthfl.home import folder as participant_folder
+from truthfl.learning.privacy_promise import NoisySteps, epsilon
 from truthfl.ledger.signing import new_key
 from truthfl.page.catalogue import english
-from truthfl.page.privacy_terms import noise_words, privacy_view, promised_to, what_leaves
+from truthfl.page.offer import noise_words, privacy_view, promised_to, what_leaves
 
 PLAIN = {"kind": "softmax", "penalty": 0.001, "filters": 8}
 NOISY = PLAIN | {"clip": 1.0, "noise": 2.0}

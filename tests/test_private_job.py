@@ -5,18 +5,17 @@ from dataclasses import replace
 import numpy as np
 
 from small_jobs import SMALL_JOB
-from truthfl.cli.privacy_output import privacy_json, privacy_sentence
-from truthfl.federation.protocol.audit import test_loss as loss_of_draws
-from truthfl.federation.protocol.operator_folder import fixed_draws
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.cli.output import privacy_json, privacy_sentence
+from truthfl.contracts.setting import Strategies, Training
+from truthfl.federation.operator.kept_jobs import fixed_draws
+from truthfl.federation.protocol.final_model import test_loss as loss_of_draws
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.learning.federated import Federated
-from truthfl.learning.federations import with_training
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.training import train
-from truthfl.mechanism.setting import Training
-from truthfl.mechanism.strategies import Strategies
-from truthfl.page.privacy_terms import promised_to
+from truthfl.learning.data.federations import with_training
+from truthfl.learning.data.partition import Federated
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.training.train import train
+from truthfl.page.offer import promised_to
 
 DESIGN = PilotDesign(seeds=2, honest_seeds=6, batch_sizes=(8, 16, 32, 64))
 

@@ -5,28 +5,24 @@ from math import inf, log
 import numpy as np
 import pytest
 
+from truthfl.contracts.audition import pilot as audition_pilot
+from truthfl.contracts.audition.pilot import draw_pilot_clients, tune_recipe
+from truthfl.contracts.setting import Strategies, Training
 from truthfl.errors import InputError
-from truthfl.learning import audition_pilot
-from truthfl.learning.audition_pilot import draw_pilot_clients, tune_recipe
-from truthfl.learning.behaviours import behaviour
-from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.federated import Federated
-from truthfl.learning.federations import Data, ModelChoice, server_side
-from truthfl.learning.gradients import measure_gradients
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.partition import Partition
-from truthfl.learning.plain_training import train_plainly
-from truthfl.learning.privacy_accounting import ORDERS, NoisySteps, divergences, epsilon, epsilon_of
-from truthfl.learning.private_draws import normals, simulated_key, subkey, uniforms
-from truthfl.learning.private_model import PrivateModel
-from truthfl.learning.profile import Profile
-from truthfl.learning.recipe import Recipe
-from truthfl.learning.reduced_federation import reduce_federation
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.solo_training import train_all_alone, train_alone
-from truthfl.learning.training import train
-from truthfl.mechanism.setting import Training
-from truthfl.mechanism.strategies import Strategies
+from truthfl.learning.data.federations import Data, ModelChoice, server_side
+from truthfl.learning.data.partition import Federated, Partition
+from truthfl.learning.data.samples import LabeledImages
+from truthfl.learning.models.cnn import ConvolutionalNetwork
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people.behaviours import behaviour
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.pilot.constants import measure_gradients
+from truthfl.learning.pilot.reduced_federation import reduce_federation
+from truthfl.learning.privacy import PrivateModel, normals, simulated_key, subkey, uniforms
+from truthfl.learning.privacy_promise import ORDERS, NoisySteps, divergences, epsilon, epsilon_of
+from truthfl.learning.solo import Recipe, train_all_alone, train_alone
+from truthfl.learning.training.plain import train_plainly
+from truthfl.learning.training.train import train
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (40, 8, 8, 1)).astype(np.uint8)

@@ -12,35 +12,39 @@ from coded_replies import recoded
 from known_plans import known_plans  # noqa: F401
 from participants import changed
 from small_jobs import small_job_file
+from truthfl.contracts.setting import Training
 from truthfl.errors import InputError
-from truthfl.federation.participant.received_models import received_models
+from truthfl.federation.operator.kept_jobs import kept_key
+from truthfl.federation.participant.round_guard import received_models
 from truthfl.federation.protocol import server
-from truthfl.federation.protocol.ask_nodes import ask_nodes
-from truthfl.federation.protocol.audit import audit, published_files
-from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, query_message
+from truthfl.federation.protocol.final_model import audit, published_files
+from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, ask_nodes, query_message
 from truthfl.federation.protocol.offers import DECLINED_NEWS, LATE_LABELS_NEWS
-from truthfl.federation.protocol.operator_folder import kept_key
-from truthfl.federation.protocol.report_rule import report_rule
+from truthfl.federation.protocol.reports import report_rule
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.simulated.embedded import run_job
-from truthfl.federation.simulated.grid import InProcessGrid
-from truthfl.federation.simulated.participants import FIRST_NODE, grid_of, participant_builder, simulated_participants
+from truthfl.federation.simulated.in_process import run_job
+from truthfl.federation.simulated.participants import (
+    FIRST_NODE,
+    InProcessGrid,
+    grid_of,
+    participant_builder,
+    simulated_participants,
+)
 from truthfl.flower_patches import set_origin
+from truthfl.home import folder as papers
 from truthfl.job import PrivacySettings, read_job
-from truthfl.learning.behaviour import Behaviour, Unlabeled
-from truthfl.learning.behaviours import BEHAVIOURS, behaviour
-from truthfl.learning.federations import with_rule, with_training
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.plain_training import train_plainly
-from truthfl.learning.profile import Profile
-from truthfl.learning.training import train
-from truthfl.ledger import participant_folder as papers
+from truthfl.learning.data.federations import with_rule, with_training
+from truthfl.learning.people.behaviour import Behaviour, Unlabeled
+from truthfl.learning.people.behaviours import BEHAVIOURS, behaviour
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.training.plain import train_plainly
+from truthfl.learning.training.train import train
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.checking import check
-from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.receipts import receipt_fault
-from truthfl.mechanism.setting import Training
-from truthfl.page.document_views import receipt_check
+from truthfl.page.documents import receipt_check
 from truthfl.page.receipt_check import asked_rounds_fault
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))

@@ -134,20 +134,18 @@ def test_the_commands_are_there_without_numpy():
 
 
 def test_a_page_of_pictures_is_served_before_what_it_may_never_need_is_loaded():
-    page = (
-        "import truthfl.page.application, truthfl.page.open_page, truthfl.samples.folder, truthfl.samples.label_names"
-    )
+    page = "import truthfl.page.application, truthfl.page.serving, truthfl.samples.folder, truthfl.samples.label_store"
     assert {"numpy", "rich", "PIL", "cryptography", "flwr"} & loaded_by(page) == set()
 
 
 def test_documents_are_listed_without_numpy():
-    assert "numpy" not in loaded_by("import truthfl.page.document_views")
+    assert "numpy" not in loaded_by("import truthfl.page.documents")
 
 
 def test_a_node_loads_nothing_that_only_the_operator_needs():
     """Her computer, which may be small, has no database, plots or web server in memory: join, then receipts."""
     node = (
-        "import truthfl.cli.join, truthfl.federation.deployed.connect_node, truthfl.ledger.own_record, "
+        "import truthfl.cli.join, truthfl.federation.deployed.node, truthfl.home.record, "
         "truthfl.ledger.receipts, truthfl.page.receipt_check"
     )
     heavy = {"sqlalchemy", "scipy", "matplotlib", "sklearn", "starlette", "uvicorn"}

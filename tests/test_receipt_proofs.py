@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from participants import Ada
 from truthfl.ledger.documents import signed
-from truthfl.ledger.merkle_tree import merkle_tree, root_by_path
-from truthfl.ledger.receipts import receipt_fault
+from truthfl.ledger.receipts import merkle_tree, receipt_fault, root_by_path
 
 VALUES = st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=70)
 

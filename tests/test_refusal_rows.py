@@ -1,8 +1,8 @@
 """Refusals of one cause are counted: the 1st, 10th, 100th … is a row."""
 
 from ledgers import KEY
-from truthfl.federation.protocol.job_tally import JobTally
-from truthfl.federation.protocol.refusal_rows import RefusalRows
+from truthfl.federation.operator.job_tally import JobTally
+from truthfl.federation.protocol.recorder import RefusalRows
 from truthfl.ledger.book import open_ledger
 
 REFUSAL = {"round": None, "client": None, "node": "7", "reason": "Zoe is not among the job's clients."}

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from truthfl import Clients, LossModel, Training, lceme
-from truthfl.adversary.lie_pay import Gains, Honest, Payer
-from truthfl.adversary.lie_point import LiePoint
-from truthfl.learning.behaviour import Unlabeled
-from truthfl.mechanism.deviation import best_deviation
+from truthfl.adversary.measure import Gains, Honest, Payer
+from truthfl.adversary.strategy import LiePoint
+from truthfl.contracts.deviation import best_deviation
+from truthfl.learning.people.behaviour import Unlabeled
 from truthfl.studies.verify.regret import (
     BATCH_CURVE,
     LABEL_CURVE,

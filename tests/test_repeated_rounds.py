@@ -13,18 +13,17 @@ from bare_rounds import BareRounds
 from coded_replies import recoded
 from messages import told
 from truthfl.errors import InputError
+from truthfl.federation.masking.server import Sum
+from truthfl.federation.operator.job_tally import describe_entry
 from truthfl.federation.protocol import rounds as rounds_module
 from truthfl.federation.protocol.job_control import JobControl
-from truthfl.federation.protocol.masked_rounds import Sum
-from truthfl.federation.protocol.messages import MODEL, PARAMS, ROUND, model_record
-from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.narration import describe_entry
+from truthfl.federation.protocol.messages import MODEL, PARAMS, ROUND, model_digest, model_record
 from truthfl.federation.protocol.recorder import Checkpoint, Recorder, read_checkpoint, write_checkpoint
 from truthfl.federation.protocol.rounds import first_lost_round, train_rounds
+from truthfl.home.record import rounds_of
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.commands import new_command
 from truthfl.ledger.entry import Item
-from truthfl.ledger.round_record import rounds_of
 
 STOPPED_AFTER = 3
 

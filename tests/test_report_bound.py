@@ -5,17 +5,11 @@ import pytest
 
 from audition_jobs import Plans, Setting
 from known_plans import known_plans  # noqa: F401
-from truthfl.learning.behaviour import Behaviour
-from truthfl.learning.report_bound import (
-    DRAWS,
-    EXCEEDED,
-    FIRST_SEED,
-    honest_lengths,
-    largest_from_half,
-    longest_honest,
-    moments_of,
-)
-from truthfl.ledger.round_terms import bound_of_round
+from truthfl.learning.people.behaviour import Behaviour
+from truthfl.learning.pilot.honest_rounds import BOUND_DRAWS as DRAWS
+from truthfl.learning.pilot.honest_rounds import EXCEEDED, honest_lengths, largest_from_half, longest_honest, moments_of
+from truthfl.learning.pilot.honest_rounds import FIRST_BOUND_SEED as FIRST_SEED
+from truthfl.ledger.terms import bound_of_round
 
 ROUNDS = 12
 

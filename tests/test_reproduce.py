@@ -16,16 +16,16 @@ import pytest
 from commands import truthfl
 from messages import told
 from test_report import asks_for_nothing
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.federations import Data, ModelChoice
-from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.data.federations import Data, ModelChoice
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.reporting.report import how_made
 from truthfl.studies.cells import FederationSpec
-from truthfl.studies.reproduce import figure_6, figure_7, pilot, reproduction
+from truthfl.studies.reproduce import figure_6, figure_7, reproduction
+from truthfl.studies.reproduce import reproduction as pilot
 from truthfl.studies.reproduce.claims import DOES_NOT_HOLD, UNDECIDED
 from truthfl.studies.reproduce.paper import Paper, full_paper, quick_paper
-from truthfl.studies.reproduce.publication import write_reproduction
-from truthfl.studies.reproduce.reproduction import STUDIES, chosen_studies
+from truthfl.studies.reproduce.reproduction import STUDIES, chosen_studies, write_reproduction
 from truthfl.studies.work import Store
 
 PLACE = FederationSpec(Data(source="digits", pilot_samples=600, test_samples=300), ModelChoice("softmax"), (60,) * 4)

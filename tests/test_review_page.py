@@ -10,19 +10,16 @@ from PIL import Image
 from audition_papers import AuditionedAda
 from participants import draw_pictures
 from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, decisions, looking, showing  # noqa: F401
-from truthfl.federation.participant.node_settings import Settings, participant_of, samples_to_show
-from truthfl.federation.participant.solo_opinion import solo_opinion
-from truthfl.learning.datasets import bundled_mnist
-from truthfl.learning.recipe import recipe_of
-from truthfl.learning.second_opinion import cross_probabilities
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.solo_training import train_alone
+from truthfl.federation.participant.node_settings import Settings, participant_of, samples_to_show, solo_opinion
+from truthfl.learning.data.datasets import bundled_mnist
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people.second_opinion import cross_probabilities
+from truthfl.learning.solo import recipe_of, train_alone
 from truthfl.ledger.signing import write_key
-from truthfl.page.open_page import open_page
-from truthfl.samples.handmade_labels import labels_of
+from truthfl.page.serving import open_page
+from truthfl.samples.handmade_labels import labels_of, quick_opinion
 from truthfl.samples.label_store import Decision, LabelStore
-from truthfl.samples.open_samples import open_samples
-from truthfl.samples.quick_opinion import quick_opinion
+from truthfl.samples.sources import open_samples
 
 SELECTED = "#grid [aria-selected=true]"
 

@@ -11,19 +11,19 @@ from commands import truthfl as run
 from known_plans import KNOWN, known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl import Strategies
-from truthfl.federation.protocol.operator_folder import fixed_draws
-from truthfl.federation.simulated import loss_payoff
-from truthfl.federation.simulated.embedded import run_job
-from truthfl.federation.simulated.run_report import client_rows, summary_sentences
+from truthfl.contracts.contract import Observation
+from truthfl.contracts.deviation import best_deviation
+from truthfl.contracts.setting import Training
+from truthfl.federation.operator.kept_jobs import fixed_draws
+from truthfl.federation.simulated import payoff as loss_payoff
+from truthfl.federation.simulated.in_process import run_job
+from truthfl.federation.simulated.report import client_rows, summary_sentences
 from truthfl.job import read_job
-from truthfl.learning.behaviour import from_strategy
-from truthfl.learning.behaviours import behaviour
-from truthfl.learning.federations import Data, ModelChoice, build_federation, with_training
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.training import train
-from truthfl.mechanism.deviation import best_deviation
-from truthfl.mechanism.observation import Observation
-from truthfl.mechanism.setting import Training
+from truthfl.learning.data.federations import Data, ModelChoice, build_federation, with_training
+from truthfl.learning.people.behaviour import from_strategy
+from truthfl.learning.people.behaviours import behaviour
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.training.train import train
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 

@@ -17,7 +17,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import truthfl
-from truthfl.learning.compiled import kernel
+from truthfl.learning.training.compute import kernel
 
 SOURCE = Path(truthfl.__file__).parent / "examples"
 

@@ -15,16 +15,16 @@ from PIL import Image
 
 from messages import told
 from participants import draw_pictures
-from truthfl.learning import array_files
+from truthfl.learning.data import datasets as array_files
 from truthfl.learning.tasks.texts import Texts
 from truthfl.samples import folder, pictures
-from truthfl.samples.kept_order import in_kept_order
+from truthfl.samples.folder import in_kept_order
 from truthfl.samples.label_exchange import export_text
-from truthfl.samples.open_samples import open_samples
 from truthfl.samples.pictures import decode
 from truthfl.samples.pixels import load_pictures, pixels_of
 from truthfl.samples.sample import UnreadableError
 from truthfl.samples.shown_pictures import THUMB, ShownPictures
+from truthfl.samples.sources import open_samples
 
 
 def png_that_says(width, height):

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from federations import decades
 from truthfl import Clients, InputError, LossModel, ScreeningMenu, Training, client_payoff
-from truthfl.mechanism.contract import Contract
-from truthfl.mechanism.mechanism import PlanInputs
-from truthfl.mechanism.screened_plan import whole_menu
+from truthfl.contracts.contract import PlanInputs
+from truthfl.contracts.lceme.contract import Contract
+from truthfl.contracts.lceme.private_costs import whole_menu
 
 pytestmark = pytest.mark.properties
 GRID = 300

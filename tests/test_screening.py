@@ -21,9 +21,8 @@ from truthfl import (
     client_payoff,
     labeling_floor,
 )
-from truthfl.mechanism import screening
-from truthfl.mechanism.screening import _payoff_of_report
-from truthfl.mechanism.virtual_cost import VirtualCost
+from truthfl.contracts.lceme import private_costs as screening
+from truthfl.contracts.lceme.private_costs import VirtualCost, _payoff_of_report
 
 pytestmark = pytest.mark.properties
 

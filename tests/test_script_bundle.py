@@ -7,9 +7,7 @@ import subprocess
 import pytest
 
 from truthfl.page.catalogue import languages
-from truthfl.page.localized_files import localized_file, page_style, style_path
-from truthfl.page.script_bundle import bundled
-from truthfl.page.static_files import PAGES, static_files
+from truthfl.page.files import PAGES, bundled, localized_file, page_style, static_files, style_path
 
 MODULES = {
     "start": 'import { double as twice } from "./arithmetic.js";\nimport { last } from "./late.js";\n'

@@ -20,8 +20,8 @@ from test_federation_guide import SECONDS, ended_whatever_happens, entries_of, f
 from test_labeling_page import DESKTOP, axe, looking
 from test_operator_page import give
 from truthfl.cli.invite import invite
-from truthfl.federation.deployed.invitation import read_invitation
-from truthfl.federation.protocol.live_status import read_live_status
+from truthfl.federation.deployed.invitations import read_invitation
+from truthfl.federation.operator.live_status import read_live_status
 from truthfl.ledger.checking import check
 from truthfl.ledger.job_view import job_view
 

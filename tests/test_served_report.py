@@ -4,7 +4,7 @@ import pytest
 
 from audition_jobs import Plans, Setting
 from known_plans import known_plans  # noqa: F401
-from truthfl.federation.protocol.served_report import client_rows, columns, summary_sentences, write_served_report
+from truthfl.federation.operator.served_report import client_rows, columns, summary_sentences, write_served_report
 from truthfl.ledger.job_view import JobView
 
 BEHAVIOURS = ["truthful", "lazy labeler", "truthful", "truthful"]

@@ -11,10 +11,10 @@ from known_plans import known_plans  # noqa: F401
 from ledgers import KEY
 from small_jobs import small_job_file
 from truthfl.errors import InputError
-from truthfl.federation.protocol.narration import describe_entry
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.operator.job_tally import describe_entry
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.entry import Item

@@ -11,31 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
+from truthfl.contracts.setting import Training
 from truthfl.errors import InputError
-from truthfl.job.task_section import task_from
-from truthfl.learning.behaviours import BEHAVIOURS
-from truthfl.learning.federated import Federated
-from truthfl.learning.label_sets import LabelSets, labels_in_round
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.partition import iid_partition
-from truthfl.learning.plain_training import train_plainly
-from truthfl.learning.profile import Profile
-from truthfl.learning.sample_sets import sample_sets
-from truthfl.learning.several_labels import sets_given
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.task import ReadSamples, Task
-from truthfl.learning.task_choice import TaskChoice, task_choice
-from truthfl.learning.tasks.guarded_task import guarded
+from truthfl.job.sections import task_from
+from truthfl.learning.data.federations import sample_sets
+from truthfl.learning.data.partition import Federated, iid_partition
+from truthfl.learning.data.samples import LabeledSamples, LabelSets, labels_in_round
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people.behaviours import BEHAVIOURS
+from truthfl.learning.people.labels import sets_given
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.tasks.custom import guarded
 from truthfl.learning.tasks.pictures import Pictures
 from truthfl.learning.tasks.tables import Tables
+from truthfl.learning.tasks.task import ReadSamples, Task
+from truthfl.learning.tasks.task_choice import TaskChoice, task_choice
 from truthfl.learning.tasks.texts import Texts
-from truthfl.learning.training import train
-from truthfl.mechanism.setting import Training
+from truthfl.learning.training.plain import train_plainly
+from truthfl.learning.training.train import train
 from truthfl.samples.handmade_labels import count_labels, handmade_labels
 from truthfl.samples.label_exchange import export_labels, import_labels
-from truthfl.samples.label_names import other_labels
-from truthfl.samples.label_store import Decision, LabelStore
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.label_store import Decision, LabelStore, other_labels
+from truthfl.samples.sources import open_samples
 
 CLASSES = ("a", "b", "c", "d")
 SETS = st.lists(st.sets(st.integers(0, 3), min_size=1).map(sorted), min_size=1, max_size=12)

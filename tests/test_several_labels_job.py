@@ -14,31 +14,31 @@ from participants import Ada, an_offer, changed, draw_pictures
 from task_jobs import QUICK as QUICK_PLAN
 from task_jobs import TABLE_JOB, grid_of_settings, settings_of, write_rows
 from truthfl.cli.app import app
+from truthfl.contracts.setting import Training
 from truthfl.errors import InputError
+from truthfl.federation.operator.kept_jobs import fixed_draws, kept_key
 from truthfl.federation.participant.node_settings import participant_of, samples_to_show
-from truthfl.federation.protocol import stage_clock
-from truthfl.federation.protocol.audit import audit, published_files
+from truthfl.federation.protocol import job_control as stage_clock
+from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.job_task import task_terms
-from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.simulated.audition_payoff import federation_of_asked, honest_solo_loss
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.in_process import run_job
+from truthfl.federation.simulated.payoff import federation_of_asked, honest_solo_loss
+from truthfl.home import folder as papers
 from truthfl.job import read_job
-from truthfl.learning.federations import with_training
-from truthfl.learning.profile import Profile
-from truthfl.learning.task_choice import task_choice
+from truthfl.learning.data.federations import with_training
+from truthfl.learning.people.profile import Profile
 from truthfl.learning.tasks.pictures import Pictures
-from truthfl.learning.training import train
-from truthfl.ledger import participant_folder as papers
+from truthfl.learning.tasks.task_choice import task_choice
+from truthfl.learning.training.train import train
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.checking import check
-from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.signing import new_key, read_key
-from truthfl.mechanism.setting import Training
-from truthfl.page.document_views import offer_view
+from truthfl.page.documents import offer_view
 from truthfl.page.work import Work
 from truthfl.samples.label_store import LabelStore
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sources import open_samples
 
 JOB = """
 [task]

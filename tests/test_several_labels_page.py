@@ -9,11 +9,11 @@ from participants import draw_pictures
 from test_labeling_page import PHONE, axe, browser, looking, showing  # noqa: F401
 from test_review_page import SELECTED, counts, review
 from truthfl.page.catalogue import MessageError
-from truthfl.page.open_page import open_page
-from truthfl.page.requests import BulkRequest, ConflictError, DecisionRequest, parse_bulk, parse_decision
+from truthfl.page.http import BulkRequest, ConflictError, DecisionRequest, parse_bulk, parse_decision
+from truthfl.page.serving import open_page
 from truthfl.page.work import Work
 from truthfl.samples.label_store import LabelStore
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sources import open_samples
 
 CLASSES = ("cat", "dog", "night")
 

@@ -10,7 +10,7 @@ from small_jobs import SMALL_JOB
 from truthfl.cli.app import main
 from truthfl.errors import InputError
 from truthfl.job import DataJob, read_job
-from truthfl.job.size_limits import SECONDS, TEST_DRAWS
+from truthfl.job.sections import SECONDS, TEST_DRAWS
 
 SIZES, NAMES = "dataset_size = [120, 120, 150, 90]", '["Ada", "Ben", "Cleo", "Dora"]'
 MANY = str([f"c{i}" for i in range(10_001)])

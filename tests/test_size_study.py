@@ -14,15 +14,20 @@ from hypothesis import strategies as st
 from messages import told
 from test_report import asks_for_nothing
 from truthfl import LossModel, Training, best_deviation
-from truthfl.cli.study import size as size_command
+from truthfl.cli.reproduce import size as size_command
 from truthfl.errors import InputError
-from truthfl.studies.size.cut import cut, pool_size
-from truthfl.studies.size.law import fit_power_law
-from truthfl.studies.size.lies import lies
-from truthfl.studies.size.size_contracts import FittedLoss, PilotLevel, equal_clients, joint_level, lceme_for
-from truthfl.studies.size.size_design import size_design
-from truthfl.studies.size.size_findings import SizeRuns, worth_estimate
-from truthfl.studies.size.size_study import WORTH, study_sizes
+from truthfl.studies.size.design import cut, lies, pool_size, size_design
+from truthfl.studies.size.findings import (
+    FittedLoss,
+    PilotLevel,
+    SizeRuns,
+    equal_clients,
+    fit_power_law,
+    joint_level,
+    lceme_for,
+    worth_estimate,
+)
+from truthfl.studies.size.study import WORTH, study_sizes
 
 SIZES = (3, 10, 30, 100, 300, 1000, 3000)
 

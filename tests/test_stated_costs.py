@@ -10,18 +10,18 @@ from messages import told
 from small_jobs import small_job_file
 from truthfl.cli.app import app
 from truthfl.errors import InputError
-from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.operator.kept_jobs import kept_key
+from truthfl.federation.protocol.enrolment import limits_of, require_within
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.protocol.stated_limits import limits_of, require_within
 from truthfl.federation.simulated.participants import FIRST_NODE, grid_of, simulated_participants
+from truthfl.home import folder as papers
 from truthfl.job import read_job
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.ledger import participant_folder as papers
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.checking import check
-from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.terms import offer_from
-from truthfl.page.document_views import offer_view
+from truthfl.page.documents import offer_view
 
 QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16))
 UNIFORM = '{name = "uniform", loc = 0.02, scale = 0.06}'

@@ -15,9 +15,9 @@ from commands import truthfl as command
 from console_jobs import ConsoleJob
 from known_plans import known_plans  # noqa: F401
 from ledgers import KEY, opening
-from truthfl.cli.status_output import status_lines, status_table
-from truthfl.federation.protocol.job_watch import job_watch
-from truthfl.federation.protocol.operator_folder import keep_ledger_address
+from truthfl.cli.status import status_lines, status_table
+from truthfl.federation.operator.job_watch import job_watch
+from truthfl.federation.operator.kept_jobs import keep_ledger_address
 from truthfl.ledger.book import open_ledger
 
 

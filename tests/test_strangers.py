@@ -12,22 +12,20 @@ from types import SimpleNamespace
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
+from truthfl.certificates import make_certificates
 from truthfl.errors import InputError
-from truthfl.federation.deployed import asgi_messages, connection_limits, known_keys, node_requests
-from truthfl.federation.deployed.certificates import make_certificates
-from truthfl.federation.deployed.connect_node import node_connection
-from truthfl.federation.deployed.connection_limits import OpenConnections
+from truthfl.federation.deployed import admission as known_keys
+from truthfl.federation.deployed import node_requests
+from truthfl.federation.deployed import node_requests as asgi_messages
+from truthfl.federation.deployed import node_requests as connection_limits
+from truthfl.federation.deployed.admission import KnownKeys
 from truthfl.federation.deployed.job_server import open_job_server
-from truthfl.federation.deployed.known_keys import KnownKeys
-from truthfl.federation.deployed.node import Node
-from truthfl.federation.deployed.node_answers import NodeAnswers
-from truthfl.federation.deployed.node_connection import NotLetInError
-from truthfl.federation.deployed.node_hello import ADMIT, HELLO, NEXT, REPLY, signed_hello
-from truthfl.federation.protocol.ask_nodes import ask_nodes
-from truthfl.ledger.admissions import NO_INVITATION, admitted_keys
+from truthfl.federation.deployed.node import Node, NodeAnswers, node_connection
+from truthfl.federation.deployed.node_connection import ADMIT, HELLO, NEXT, REPLY, NotLetInError, signed_hello
+from truthfl.federation.deployed.node_requests import OpenConnections
+from truthfl.federation.protocol.messages import ask_nodes
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.command_checks import admission_faults
-from truthfl.ledger.command_rows import give_command
+from truthfl.ledger.command_rows import NO_INVITATION, admission_faults, admitted_keys, give_command
 from truthfl.ledger.commands import INVITE, code_digest, new_command
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.signing import new_key, public_line, write_key

@@ -13,7 +13,7 @@ from browsers import launched
 from participants import Ada, draw_pictures
 from source_texts import coded_texts
 from test_labeling_page import DESKTOP, axe, looking
-from truthfl.ledger import participant_folder
+from truthfl.home import folder as participant_folder
 from truthfl.page.catalogue import (
     Message,
     MessageError,
@@ -24,9 +24,9 @@ from truthfl.page.catalogue import (
     rounded,
     strings,
 )
-from truthfl.page.localized_files import filled_in
-from truthfl.page.open_page import open_page
-from truthfl.samples.open_samples import open_samples
+from truthfl.page.files import filled_in
+from truthfl.page.serving import open_page
+from truthfl.samples.sources import open_samples
 
 PAGE = Path(truthfl.page.__file__).parent
 CATALOGUES = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted((PAGE / "strings").glob("*.json"))}
@@ -172,7 +172,7 @@ def test_messages_are_written_with_numbers_money_and_plurals():
 
 
 def test_texts_are_escaped_in_pages(monkeypatch):
-    monkeypatch.setattr("truthfl.page.localized_files.strings", lambda _: {"a.b": '<b>"&'})
+    monkeypatch.setattr("truthfl.page.files.strings", lambda _: {"a.b": '<b>"&'})
     assert filled_in('<p lang="{{language}}">{{a.b}}</p>', "de") == '<p lang="de">&lt;b&gt;&quot;&amp;</p>'
 
 

@@ -11,10 +11,10 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.preprocessing import StandardScaler
 
 from truthfl.errors import InputError
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.sample_sets import sample_sets
-from truthfl.learning.task_choice import TaskChoice
+from truthfl.learning.data.federations import sample_sets
+from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.tasks.tables import Tables
+from truthfl.learning.tasks.task_choice import TaskChoice
 
 PEOPLE = """age,city,label,id
 30,Paris,yes,a1

@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 
 from audition_jobs import QUICK, audition_job, audition_job_file
-from truthfl.cli.audition_output import recipe_words
 from truthfl.cli.output import print_json
+from truthfl.cli.plan import recipe_words
 from truthfl.errors import InputError
-from truthfl.federation.protocol.audit import audit, published_files
+from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.job_task import task_of, task_terms
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.learning.behaviour import SoloRecipe
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.recipe import Recipe
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.solo_training import possible_recipes
+from truthfl.learning.data.samples import LabeledSamples
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people.behaviour import SoloRecipe
+from truthfl.learning.solo import Recipe, possible_recipes
 from truthfl.learning.tasks.tables import Tables
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check

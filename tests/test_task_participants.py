@@ -25,25 +25,24 @@ from task_jobs import (
     write_rows,
 )
 from truthfl.cli.app import app
+from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant.node_settings import ACCEPT_ALL, Settings, participant_of
-from truthfl.federation.participant.recent_entries import MOST_ENTRIES
-from truthfl.federation.participant.task_data import FEATURES, TaskData
-from truthfl.federation.protocol import stage_clock
+from truthfl.federation.participant.task_data import FEATURES, MOST_ENTRIES, TaskData
+from truthfl.federation.protocol import job_control as stage_clock
 from truthfl.federation.protocol.job_task import task_terms
-from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.in_process import run_job
+from truthfl.home import folder as papers
 from truthfl.job import read_job
-from truthfl.learning.task_choice import TaskChoice, absolute_argument
+from truthfl.learning.tasks.task_choice import TaskChoice, absolute_argument
 from truthfl.learning.tasks.texts import Texts
-from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.checking import check
-from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.signing import new_key, read_key
-from truthfl.page.shown_text import shown
+from truthfl.page.catalogue import shown
 from truthfl.samples.label_store import LabelStore
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.sources import open_samples
 
 ADA, BEN, CLEO, DORA = range(1000, 1004)
 MENDED = 2000

@@ -7,13 +7,12 @@ import pytest
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from truthfl.errors import InputError
-from truthfl.learning.compiled import supports
-from truthfl.learning.sample_sets import sample_sets
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.task import ReadSamples
-from truthfl.learning.task_choice import TaskChoice
-from truthfl.learning.tasks.docstrings import docstrings_in
-from truthfl.learning.tasks.texts import Texts
+from truthfl.learning.data.federations import sample_sets
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.tasks.task import ReadSamples
+from truthfl.learning.tasks.task_choice import TaskChoice
+from truthfl.learning.tasks.texts import Texts, docstrings_in
+from truthfl.learning.training.compute import supports
 
 
 def texts_of(*texts):

@@ -9,19 +9,18 @@ import numpy as np
 import pytest
 
 from truthfl import InputError, Strategies, Training
-from truthfl.learning import compiled
-from truthfl.learning.behaviour import Behaviour, Unlabeled
-from truthfl.learning.behaviours import BEHAVIOURS
-from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.datasets import small_digits
-from truthfl.learning.federated import Federated
-from truthfl.learning.labels import assigned_labels
-from truthfl.learning.local_training import takes_part
-from truthfl.learning.partition import Partition, iid_partition, paper_partition
-from truthfl.learning.plain_training import train_plainly
-from truthfl.learning.profile import Profile
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.training import train
+from truthfl.learning.data.datasets import small_digits
+from truthfl.learning.data.partition import Federated, Partition, iid_partition, paper_partition
+from truthfl.learning.models.cnn import ConvolutionalNetwork
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.people.behaviour import Behaviour, Unlabeled
+from truthfl.learning.people.behaviours import BEHAVIOURS
+from truthfl.learning.people.labels import assigned_labels
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.training import compute as compiled
+from truthfl.learning.training.local_training import takes_part
+from truthfl.learning.training.plain import train_plainly
+from truthfl.learning.training.train import train
 
 DIGITS = small_digits()
 MODELS = [SoftmaxRegression(64, 10, 0.01), ConvolutionalNetwork(8, 8, 1, 4, 10)]
@@ -358,7 +357,7 @@ def test_a_behaviour_whose_report_is_none_gets_a_sentence(fabricate, told):
 def test_without_the_kernel_one_line_says_so(tmp_path):
     """A copy of the package without the compiled file: training works, and standard error has one line."""
     code = (
-        "from pathlib import Path; import truthfl.learning.compiled as c;"
+        "from pathlib import Path; import truthfl.learning.training.compute as c;"
         f"c.__file__ = str(Path({str(tmp_path)!r}) / 'compiled.py'); print(c.kernel(), c.kernel())"
     )
     environment = {name: value for name, value in os.environ.items() if name != "TRUTHFL_KERNEL"}

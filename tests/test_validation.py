@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 
+from truthfl.contracts.setting import Training
 from truthfl.federation.protocol.validation import RECENT, Validation, noise_of, take_single_reports
-from truthfl.learning.aggregation import MEAN, new_combiner
-from truthfl.learning.client_changes import ClientChanges
-from truthfl.learning.engines import Run, make_engine
-from truthfl.learning.federations import Data, ModelChoice, build_federation, clients_federation
-from truthfl.learning.pilot_rounds import HonestRounds, WhoTrains, pilot_rounds
-from truthfl.learning.report_bound import measure_report_bounds
-from truthfl.ledger.round_terms import bound_of_round
-from truthfl.mechanism.setting import Training
+from truthfl.learning.data.federations import Data, ModelChoice, build_federation, clients_federation
+from truthfl.learning.pilot.honest_rounds import HonestRounds, WhoTrains, measure_report_bounds, pilot_rounds
+from truthfl.learning.training.aggregation import MEAN, new_combiner
+from truthfl.learning.training.rounds import ClientChanges, Run, make_engine
+from truthfl.ledger.terms import bound_of_round
 
 DATA = Data(source="mnist", pilot_samples=2000, test_samples=1000)
 SIZES, ROUNDS, BATCH, STEP = (200,) * 4, 40, 70, 1.2  # as the plan of the built-in job for four

@@ -15,20 +15,18 @@ import truthfl
 from commands import truthfl as ended
 from small_jobs import small_job_file, ten_client_job_file
 from truthfl import Mechanism
-from truthfl.adversary.lie_point import KINDS, LiePoint, ReportKind
 from truthfl.adversary.pilot_lies import search_on_pilot
+from truthfl.adversary.strategy import KINDS, LiePoint, ReportKind
 from truthfl.job import read_job
-from truthfl.learning.behaviour import SoloRecipe
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.studies.verify.drawn_plans import arrays_of, drawn_plans, plan_of
-from truthfl.studies.verify.hindsight import best_in_hindsight, summary_rows
+from truthfl.learning.people.behaviour import SoloRecipe
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.studies.verify.job_verification import FEWEST_SPLITS, JobVerification, verify_job
-from truthfl.studies.verify.judgement import verdicts_of
-from truthfl.studies.verify.lie_trainer import Place
 from truthfl.studies.verify.regret import BATCH_CURVE, mean_share
-from truthfl.studies.verify.rule_tests import RuleTest, asked_clients, rule_tests
+from truthfl.studies.verify.report import drawn, lies_csv, rows
+from truthfl.studies.verify.rule_tests import RuleTest, arrays_of, asked_clients, drawn_plans, plan_of, rule_tests
+from truthfl.studies.verify.training import Place
+from truthfl.studies.verify.verdicts import best_in_hindsight, summary_rows, verdicts_of
 from truthfl.studies.verify.verification import VerificationDesign, measure_lies
-from truthfl.studies.verify.verification_report import drawn, lies_csv, rows
 from truthfl.studies.work import Store
 
 CONSTANTS = Path(truthfl.__file__).parent / "examples" / "ten_clients.toml"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from messages import told
 from truthfl.errors import ServiceError
-from truthfl.learning.federations import Data, ModelChoice
-from truthfl.learning.task_choice import TaskChoice
+from truthfl.learning.data.federations import Data, ModelChoice
+from truthfl.learning.tasks.task_choice import TaskChoice
 from truthfl.studies.cells import Cell, CellResult, FederationSpec
-from truthfl.studies.cluster.array_call import ArrayCall
+from truthfl.studies.cluster.node import ArrayCall
 from truthfl.studies.work import Store, WorkError, WorkItem, do_all, source_digest
 
 PLACE = FederationSpec(Data(source="digits", pilot_samples=600, test_samples=200), ModelChoice("softmax"), (60,) * 4)

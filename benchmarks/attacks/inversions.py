@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.model import log_softmax
+from truthfl.learning.models.cnn import ConvolutionalNetwork
+from truthfl.learning.models.model import log_softmax
 
 RIDGE = 1.0  # of the decoder from hidden units to pixels
 

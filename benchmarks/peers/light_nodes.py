@@ -19,10 +19,8 @@ from hashlib import sha256
 import numpy as np
 
 from truthfl.federation.deployed.node import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
-from truthfl.federation.deployed.node_hello import HELLO, NEXT, NUMBER_HEADER, REPLY, fingerprint, signed_hello
-from truthfl.federation.protocol.message_codes import PARTICIPANT, with_code
-from truthfl.federation.protocol.messages import MODEL, ROUND, model_record
-from truthfl.federation.protocol.record_digests import array_bytes_digest
+from truthfl.federation.deployed.node_connection import HELLO, NEXT, NUMBER_HEADER, REPLY, fingerprint, signed_hello
+from truthfl.federation.protocol.messages import MODEL, PARTICIPANT, ROUND, array_bytes_digest, model_record, with_code
 from truthfl.flower_patches import message_bytes, message_from_bytes, set_task_identity
 from truthfl.ledger.signing import new_key, public_line
 

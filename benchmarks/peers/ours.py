@@ -8,9 +8,9 @@ import numpy as np
 
 from benchmarks.peers.workload import SEED, THREADS
 from truthfl import Strategies, Training
-from truthfl.learning.compiled import kernel
-from truthfl.learning.federated import Federated
-from truthfl.learning.training import train
+from truthfl.learning.data.partition import Federated
+from truthfl.learning.training.compute import kernel
+from truthfl.learning.training.train import train
 
 
 def run(work, gate) -> None:

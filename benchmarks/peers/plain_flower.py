@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from truthfl.federation.deployed.certificates import certificates_in, make_certificates
+from truthfl.certificates import certificates_in, make_certificates
 
 HOST, APP = "127.0.0.1", "benchmarks.peers.softmax_flower_app"
 ROOT = Path(__file__).parent.parent.parent

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.peers.workload import SEED, THREADS, Work
 from truthfl import Strategies
-from truthfl.learning.training import train
+from truthfl.learning.training.train import train
 
 AXES = {
     "clients": (10, 30, 100, 300, 1000),

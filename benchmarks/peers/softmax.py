@@ -15,13 +15,12 @@ import numpy as np
 
 from benchmarks.peers.workload import CLASSES, SIDE, STEP_SIZE, THREADS, Work
 from truthfl import InputError, Strategies
-from truthfl.learning.datasets import bundled_mnist
-from truthfl.learning.draws import Purpose, below, bits, key
-from truthfl.learning.federated import Federated
-from truthfl.learning.partition import paper_partition
-from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.training import train
-from truthfl.mechanism.setting import Training
+from truthfl.contracts.setting import Training
+from truthfl.learning.data.datasets import bundled_mnist
+from truthfl.learning.data.partition import Federated, paper_partition
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.training.draws import Purpose, below, bits, key
+from truthfl.learning.training.train import train
 
 CLIENTS, BATCH, PIXELS = 10, 50, SIDE * SIDE
 

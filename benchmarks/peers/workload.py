@@ -1,7 +1,7 @@
 """The work of all contenders: images of each client, batches, initial parameters.
 
 60,000 random images of 28 × 28 pixels, split evenly; the one-layer network; batches of 50 per client and step, drawn
-by `truthfl.learning.draws`, so that contenders with given batches all use the same.
+by `truthfl.learning.training.draws`, so that contenders with given batches all use the same.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from truthfl import Strategies, Training
-from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.draws import Purpose, below, bits, key
-from truthfl.learning.federated import Federated
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.partition import Partition
-from truthfl.learning.training import train
+from truthfl.learning.data.partition import Federated, Partition
+from truthfl.learning.data.samples import LabeledImages
+from truthfl.learning.models.cnn import ConvolutionalNetwork
+from truthfl.learning.training.draws import Purpose, below, bits, key
+from truthfl.learning.training.train import train
 
 SEED = 1
 CLASSES = 10

@@ -104,7 +104,7 @@ def labels_by_model(folder: Path, attack: str) -> Outcome:
 
 def label_by_model(made: Federation, name: str) -> float:
     """Their labels are what the borrowed model says; return the share of those that are right."""
-    from truthfl.learning.softmax import SoftmaxRegression
+    from truthfl.learning.models.softmax import SoftmaxRegression
 
     with np.load(made.data(name)) as file:
         images, right = file["images"], file["labels"]
@@ -127,7 +127,7 @@ def first_job(folder: Path, names: tuple[str, ...]) -> Federation:
 
 def halves(folder: Path) -> None:
     """Two files of digits that have no picture in common."""
-    from truthfl.learning.datasets import bundled_mnist
+    from truthfl.learning.data.datasets import bundled_mnist
 
     digits = bundled_mnist()
     for name, chosen in ((FIRST, slice(0, None, 2)), (SECOND, slice(1, None, 2))):
@@ -204,10 +204,9 @@ def test_set_again(made: Federation, attack: str) -> Outcome:
 
 def model_from_elsewhere() -> NDArray[np.float32]:
     """A model of somebody who has thousands of labels."""
-    from truthfl.learning.datasets import bundled_mnist
-    from truthfl.learning.recipe import Recipe
-    from truthfl.learning.softmax import SoftmaxRegression
-    from truthfl.learning.solo_training import train_alone
+    from truthfl.learning.data.datasets import bundled_mnist
+    from truthfl.learning.models.softmax import SoftmaxRegression
+    from truthfl.learning.solo import Recipe, train_alone
 
     digits = bundled_mnist()
     return train_alone(

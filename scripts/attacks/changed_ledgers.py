@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from attacks.finished_job import FinishedJob, chained_anew, command
 from attacks.outcomes import Outcome, not_defended, outcome
-from truthfl.ledger.anchors import anchor_fault, make_anchor
+from truthfl.ledger.backup import anchor_fault, make_anchor
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import Entry, link_hash, payload_digest
-from truthfl.ledger.merkle_tree import merkle_tree
+from truthfl.ledger.receipts import merkle_tree
 from truthfl.ledger.signing import GROUP_ORDER, read_key
 
 COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash", "salt", "signature")

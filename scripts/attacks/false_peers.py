@@ -14,12 +14,13 @@ import numpy as np
 
 from attacks.finished_job import FinishedJob
 from attacks.outcomes import Outcome, not_defended, outcome
-from truthfl.federation.participant.masked_reports import MaskingClient
-from truthfl.federation.participant.round_guard import AskedRound
-from truthfl.federation.protocol.mask_terms import group_of, mask_terms_document, member_of
-from truthfl.federation.protocol.masking import (
+from truthfl.federation.masking.participant import MaskingClient
+from truthfl.federation.masking.shares import (
     from_fixed_point,
+    group_of,
     mask_sum,
+    mask_terms_document,
+    member_of,
     own_mask,
     pair_key,
     round_context,
@@ -28,10 +29,10 @@ from truthfl.federation.protocol.masking import (
     survivors_text,
     unlocked_share,
 )
-from truthfl.ledger.agreement_keys import AgreementKey, list_key
+from truthfl.federation.participant.round_guard import AskedRound
+from truthfl.home.record import RoundRecord, open_rounds
 from truthfl.ledger.documents import answer, signed_offer
-from truthfl.ledger.round_record import RoundRecord, open_rounds
-from truthfl.ledger.signing import PrivateKey, new_key, public_line, read_key
+from truthfl.ledger.signing import AgreementKey, PrivateKey, list_key, new_key, public_line, read_key
 from truthfl.ledger.terms import Offer
 
 SIZE, LONGEST_ERROR, LOCKED = 650, 1e-6, 96

@@ -16,7 +16,7 @@ import numpy as np
 
 from attacks.people import Person
 from attacks.ports import free_port
-from truthfl.federation.deployed.certificates import make_certificates
+from truthfl.certificates import make_certificates
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView, job_view

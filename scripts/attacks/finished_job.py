@@ -17,14 +17,13 @@ from typing import Any
 
 from attacks.jobs import job_text
 from truthfl.cli.app import main as truthfl_main
-from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.canonical import canonical_bytes
-from truthfl.ledger.entry import CheckedItem, Entry, entry_after, new_salt
+from truthfl.ledger.entry import CheckedItem, Entry, entry_after, new_salt, row_key
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.row_keys import row_key
 from truthfl.ledger.signing import PrivateKey, read_key
 from truthfl.ledger.terms import Agreement
 

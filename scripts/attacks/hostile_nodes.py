@@ -21,7 +21,7 @@ from attacks.jobs import job_text
 from attacks.outcomes import Outcome, Stage, outcome
 from attacks.people import Person, chosen
 from attacks.strangers import connection_of, memory_of, trust_of
-from truthfl.federation.deployed.node_hello import REPLY
+from truthfl.federation.deployed.node_connection import REPLY
 from truthfl.flower_patches import message_bytes, message_from_bytes, set_task_identity
 from truthfl.ledger.signing import new_key, read_key, write_key
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from attacks.federation import HOST, Federation, truthfl
 from attacks.outcomes import Outcome, not_defended, outcome
 from attacks.strangers import connection_of
+from truthfl.certificates import certificates_in, make_certificates
 from truthfl.errors import TruthflError
-from truthfl.federation.deployed.certificates import certificates_in, make_certificates
-from truthfl.federation.deployed.invitation import Invitation, read_invitation
+from truthfl.federation.deployed.invitations import Invitation, read_invitation
 from truthfl.federation.deployed.job_server import open_job_server
 from truthfl.federation.deployed.node_connection import NodeConnection
-from truthfl.ledger.admissions import new_code
+from truthfl.ledger.command_rows import new_code
 from truthfl.ledger.signing import new_key, public_line
 
 INVITED, GUESSES, A_SECOND_OF_DAYS = "Cleo", 300, 1 / 86400

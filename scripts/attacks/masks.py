@@ -18,7 +18,7 @@ from attacks.federation import Federation
 from attacks.jobs import job_text
 from attacks.outcomes import Outcome, Stage, not_defended, outcome
 from attacks.people import Person
-from truthfl.ledger.round_terms import MOST_OTHER_SUMS, MOST_SUMS
+from truthfl.ledger.terms import MOST_OTHER_SUMS, MOST_SUMS
 
 ROUNDS = 16
 SERVER = "enrol_seconds = 600\nlabel_seconds = 120\nround_seconds = 120"

@@ -14,7 +14,7 @@ from attacks.federation import Federation, ledger_check, truthfl
 from attacks.outcomes import Outcome, outcome
 from attacks.row_writers import BY_NOBODY, slip_in
 from attacks.strangers import connection_of
-from truthfl.federation.deployed.known_keys import LOOK_UP_SECONDS
+from truthfl.federation.deployed.admission import LOOK_UP_SECONDS
 from truthfl.federation.deployed.node_connection import NotLetInError
 from truthfl.ledger.commands import END, REMOVE, new_command
 from truthfl.ledger.documents import signed

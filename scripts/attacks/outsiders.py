@@ -15,7 +15,7 @@ from pathlib import Path
 
 from attacks.federation import HOST, Federation
 from attacks.outcomes import Outcome, outcome
-from truthfl.federation.deployed.node_hello import ADMIT, HELLO, LEAVE, NEXT, REPLY
+from truthfl.federation.deployed.node_connection import ADMIT, HELLO, LEAVE, NEXT, REPLY
 
 NOBODY = 65534
 ATTACKS = {

@@ -17,9 +17,8 @@ from attacks.finished_job import FinishedJob, command
 from attacks.outcomes import Outcome, outcome
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.canonical import canonical_bytes
-from truthfl.ledger.entry import CheckedItem, entry_after, new_salt
+from truthfl.ledger.entry import CheckedItem, entry_after, new_salt, row_key, row_key_fields
 from truthfl.ledger.payments import idempotency_key
-from truthfl.ledger.row_keys import row_key, row_key_fields
 from truthfl.ledger.signing import new_key, public_line
 
 STRANGER = new_key()

@@ -7,11 +7,10 @@ from typing import Any
 
 from attacks.finished_job import FinishedJob, chained_anew
 from attacks.outcomes import Outcome, outcome
-from truthfl.ledger import participant_folder
+from truthfl.home import folder as participant_folder
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.receipts import receipt_fault
+from truthfl.ledger.receipts import receipt_fault, signed_receipt
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
 from truthfl.ledger.signing import read_key
 from truthfl.page.receipt_check import own_receipt_fault

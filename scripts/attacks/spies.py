@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attacks.federation import Federation
 from attacks.outcomes import Outcome, not_defended, outcome
 from truthfl.federation.protocol.job_task import model_of
-from truthfl.learning.draws import Purpose, below, bits, key
+from truthfl.learning.training.draws import Purpose, below, bits, key
 from truthfl.ledger.terms import Offer
 
 ATTACKS = {

@@ -15,8 +15,8 @@ from PIL import Image
 
 from attacks.outcomes import Outcome, Stage, outcome
 from truthfl.errors import TruthflError
-from truthfl.samples.decoded_pictures import load_cached
-from truthfl.samples.open_samples import open_samples
+from truthfl.samples.pixels import load_cached
+from truthfl.samples.sources import open_samples
 
 SCANS, SIDE = 5_000, 5_000
 MOST_SECONDS = 10.0

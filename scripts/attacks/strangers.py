@@ -14,10 +14,19 @@ from pathlib import Path
 
 from attacks.federation import HOST, Federation
 from attacks.outcomes import Outcome, outcome
-from truthfl.federation.deployed.certificates import certificates_in, make_certificates
-from truthfl.federation.deployed.connection_limits import allow_many_files
-from truthfl.federation.deployed.node_connection import ConnectedAlreadyError, NodeConnection, NotLetInError
-from truthfl.federation.deployed.node_hello import HELLO, LEAVE, NEXT, REPLY, fingerprint_in, signed_hello
+from truthfl.certificates import certificates_in, make_certificates
+from truthfl.federation.deployed.node_connection import (
+    HELLO,
+    LEAVE,
+    NEXT,
+    REPLY,
+    ConnectedAlreadyError,
+    NodeConnection,
+    NotLetInError,
+    fingerprint_in,
+    signed_hello,
+)
+from truthfl.federation.deployed.node_requests import allow_many_files
 from truthfl.ledger.signing import PrivateKey, new_key, read_key
 
 HELD_CONNECTIONS, HONEST_SECONDS, CLOSING_SECONDS = 900, 10.0, 40.0

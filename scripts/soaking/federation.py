@@ -11,8 +11,8 @@ from scripts.soaking.kinds import NAMES, Kind
 from scripts.soaking.processes import Failed, Process
 from scripts.soaking.world import HOST, REFUSED, Activity, World, command, ended_well, free_port, pause, until
 
-from truthfl.federation.deployed.certificates import make_certificates
-from truthfl.federation.protocol.kept_jobs import kept_job_names
+from truthfl.certificates import make_certificates
+from truthfl.federation.operator.kept_jobs import kept_job_names
 from truthfl.ledger.signing import new_key, write_key
 
 SECONDS_FOR_RECEIPTS = 20.0

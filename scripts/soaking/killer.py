@@ -10,7 +10,7 @@ from pathlib import Path
 from scripts.soaking.database import Database
 from scripts.soaking.processes import Process, Processes
 
-from truthfl.federation.protocol.live_status import read_live_status
+from truthfl.federation.operator.live_status import read_live_status
 
 WEIGHTS = {"server": 4, "participant": 4, "run": 4, "page": 1, "command": 1, "postmaster": 1, "backend": 2}
 MOST_KILLS = {"offering": 2, "labeling": 2, "auditioning": 2, "training": 3, "testing": 2, "in one process": 3}

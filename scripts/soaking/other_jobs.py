@@ -17,7 +17,7 @@ from scripts.soaking.job_checks import JobPapers, check_job
 from scripts.soaking.kinds import KINDS, NAMES, Kind
 from scripts.soaking.world import Activity, World, command, ended_well, pause, until
 
-from truthfl.federation.protocol.kept_jobs import kept_job_names
+from truthfl.federation.operator.kept_jobs import kept_job_names
 
 JOB_IN_OUTPUT = re.compile(r", job\s+(\S+)\s*$")
 PAGE = re.compile(r"http://\S+")

@@ -23,7 +23,7 @@ from scripts.soaking.private_postgresql import PrivateServer
 from scripts.soaking.processes import Failed
 from scripts.soaking.world import Activity, World, command
 
-from truthfl.federation.protocol.kept_jobs import kept_job_names
+from truthfl.federation.operator.kept_jobs import kept_job_names
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check_receipt
 

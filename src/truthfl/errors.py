@@ -1,4 +1,4 @@
-"""Exceptions whose message is one sentence for the user.
+"""Exceptions whose message is one sentence for the user, and the exit codes of all commands.
 
 On the command line, `InputError` exits with code 2 and `ServiceError` with code 3.
 """
@@ -24,3 +24,9 @@ class InfeasibleError(InputError):
     def __init__(self, message: str, clients: tuple[int, ...] = ()) -> None:
         super().__init__(message)
         self.clients = clients
+
+
+FAILED = 1  # a job failed, or a check found a fault
+BAD_INPUT = 2
+SERVICE_FAILED = 3  # network, disk, a port in use, a crashed process
+INTERRUPTED = 130

@@ -4,10 +4,9 @@
 """
 
 from truthfl.federation.deployed.flower_apps import client_app, server_app
-from truthfl.federation.protocol.operator_folder import fixed_draws, kept_draws, kept_key
-from truthfl.federation.protocol.paid_strategy import PaidStrategy
-from truthfl.federation.protocol.server import Operator
-from truthfl.federation.simulated.grid import SERVER, InProcessGrid
+from truthfl.federation.operator.kept_jobs import fixed_draws, kept_draws, kept_key
+from truthfl.federation.protocol.server import Operator, PaidStrategy
+from truthfl.federation.simulated.participants import SERVER, InProcessGrid
 from truthfl.ledger.book import open_ledger
 
 __all__ = [

@@ -1,52 +1,54 @@
 """Public names of `truthfl`: mechanism and errors."""
 
-from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflError
-from truthfl.mechanism.assignment import labeling_floor, optimal_batch_sizes
-from truthfl.mechanism.audition import Audition
-from truthfl.mechanism.audition_deviation import best_choice
-from truthfl.mechanism.audition_plan import AuditionMeasurement, plan_audition
-from truthfl.mechanism.baselines import (
+from truthfl.contracts.audition.level import SoloCurve, peer_shifts
+from truthfl.contracts.audition.pay import Audition
+from truthfl.contracts.audition.plan import AuditionMeasurement, best_choice, plan_audition
+from truthfl.contracts.baselines import (
     FlatPay,
     LeaveOneOutPay,
     PayPerClaimedSample,
+    Shapley,
     ShapleySharePay,
     flat_pay,
-    leave_one_out_pay,
-    pay_per_claimed_sample,
-    shapley_share_pay,
-)
-from truthfl.mechanism.bounds import paper_bound, sound_bound
-from truthfl.mechanism.contract import Contract, lceme
-from truthfl.mechanism.contribution import (
-    Shapley,
     leave_one_out_drops,
+    leave_one_out_pay,
     model_coalition_loss,
     observe,
+    pay_per_claimed_sample,
     shapley_drops,
+    shapley_share_pay,
 )
-from truthfl.mechanism.deviation import (
+from truthfl.contracts.contract import Evidence, LinearPay, Mechanism, Observation, PlanInputs
+from truthfl.contracts.deviation import (
     Deviation,
     best_deviation,
     free_riding_gain,
     is_individually_rational,
     is_truthful,
 )
-from truthfl.mechanism.label_shift import (
+from truthfl.contracts.lceme.assignment import labeling_floor, optimal_batch_sizes
+from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.loss_model import (
+    LossModel,
     feature_norm_bound,
     linear_regression_label_shift,
+    paper_bound,
     softmax_label_shift,
+    sound_bound,
 )
-from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.mechanism import LinearPay, Mechanism, PlanInputs
-from truthfl.mechanism.observation import Evidence, Observation
-from truthfl.mechanism.payoff import client_payoff, pay_on_model, server_payoff, work_cost
-from truthfl.mechanism.peer_level import peer_shifts
-from truthfl.mechanism.registry import find_mechanism, mechanism_kinds, register, unregister
-from truthfl.mechanism.screening import ScreeningMenu, best_double_deviation
-from truthfl.mechanism.setting import Clients, Constants, Training
-from truthfl.mechanism.solo_curve import SoloCurve
-from truthfl.mechanism.spread import confidence_margin, pay_standard_deviation, samples_for_share
-from truthfl.mechanism.strategies import Strategies
+from truthfl.contracts.lceme.private_costs import ScreeningMenu, best_double_deviation
+from truthfl.contracts.payoff import (
+    client_payoff,
+    confidence_margin,
+    pay_on_model,
+    pay_standard_deviation,
+    samples_for_share,
+    server_payoff,
+    work_cost,
+)
+from truthfl.contracts.registry import find_mechanism, mechanism_kinds, register, unregister
+from truthfl.contracts.setting import Clients, Constants, Strategies, Training
+from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflError
 
 __all__ = [
     "Audition",

@@ -18,41 +18,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for type checkers: the same names as in _TARGETS
-    from truthfl.federation.simulated.embedded import run_job as run
+    from truthfl.contracts.lceme.pilot import calibrate
+    from truthfl.federation.simulated.in_process import run_job as run
     from truthfl.job import plan_job as plan
     from truthfl.job import read_job
-    from truthfl.learning.adapters import from_jax, from_sklearn, from_torch
-    from truthfl.learning.behaviour import Behaviour, Unlabeled, from_strategy
-    from truthfl.learning.behaviours import BEHAVIOURS, behaviour
-    from truthfl.learning.behaviours import register as register_behaviour
-    from truthfl.learning.calibration import calibrate
-    from truthfl.learning.cnn import ConvolutionalNetwork
-    from truthfl.learning.constants import measure_constants
-    from truthfl.learning.datasets import bundled_mnist, images_from_npz, mnist_from_folder, small_digits
-    from truthfl.learning.fabricators import Echo, Garbage, LastBit
-    from truthfl.learning.federated import Federated
-    from truthfl.learning.images import LabeledImages
-    from truthfl.learning.label_sets import LabelSets
-    from truthfl.learning.labeled_samples import LabeledSamples
-    from truthfl.learning.labels import assigned_labels
-    from truthfl.learning.partition import Partition, dirichlet_partition, iid_partition, paper_partition
-    from truthfl.learning.pilot_design import PilotDesign
-    from truthfl.learning.pilot_runs import pilot_runs
-    from truthfl.learning.plain_training import train_plainly
-    from truthfl.learning.profile import Profile
-    from truthfl.learning.recipe import Recipe
-    from truthfl.learning.softmax import SoftmaxRegression
-    from truthfl.learning.solo_test import solo_losses
-    from truthfl.learning.solo_training import train_all_alone, train_alone
-    from truthfl.learning.step_size import effect_of_scaled_reports, find_step_size
-    from truthfl.learning.task import ReadSamples, Task
+    from truthfl.learning.data.datasets import bundled_mnist, images_from_npz, mnist_from_folder, small_digits
+    from truthfl.learning.data.partition import (
+        Federated,
+        Partition,
+        dirichlet_partition,
+        iid_partition,
+        paper_partition,
+    )
+    from truthfl.learning.data.samples import LabeledImages, LabeledSamples, LabelSets
+    from truthfl.learning.models.adapters import from_jax, from_sklearn, from_torch
+    from truthfl.learning.models.cnn import ConvolutionalNetwork
+    from truthfl.learning.models.softmax import SoftmaxRegression
+    from truthfl.learning.people.behaviour import Behaviour, Echo, Garbage, LastBit, Unlabeled, from_strategy
+    from truthfl.learning.people.behaviours import BEHAVIOURS, behaviour
+    from truthfl.learning.people.behaviours import register as register_behaviour
+    from truthfl.learning.people.labels import assigned_labels
+    from truthfl.learning.people.profile import Profile
+    from truthfl.learning.pilot.constants import measure_constants
+    from truthfl.learning.pilot.runs import PilotDesign, pilot_runs
+    from truthfl.learning.pilot.step_size import effect_of_scaled_reports, find_step_size
+    from truthfl.learning.solo import Recipe, solo_losses, train_all_alone, train_alone
     from truthfl.learning.tasks.tables import Tables
+    from truthfl.learning.tasks.task import ReadSamples, Task
     from truthfl.learning.tasks.texts import Texts
-    from truthfl.learning.training import train
+    from truthfl.learning.training.plain import train_plainly
+    from truthfl.learning.training.train import train
     from truthfl.samples.handmade_labels import labels_of
     from truthfl.samples.label_store import Decision, LabelStore
-    from truthfl.samples.open_samples import open_samples
     from truthfl.samples.pixels import load_pictures
+    from truthfl.samples.sources import open_samples
     from truthfl.studies.reproduce.errata import biased_descent
     from truthfl.studies.reproduce.errata import example as paper_example
     from truthfl.studies.reproduce.text_claims import computed as computed_claims
@@ -118,61 +117,61 @@ __all__ = [
 ]
 
 _TARGETS = {  # public name: module and attribute
-    "BEHAVIOURS": "learning.behaviours:BEHAVIOURS",
-    "Behaviour": "learning.behaviour:Behaviour",
-    "ConvolutionalNetwork": "learning.cnn:ConvolutionalNetwork",
+    "BEHAVIOURS": "learning.people.behaviours:BEHAVIOURS",
+    "Behaviour": "learning.people.behaviour:Behaviour",
+    "ConvolutionalNetwork": "learning.models.cnn:ConvolutionalNetwork",
     "Decision": "samples.label_store:Decision",
-    "Echo": "learning.fabricators:Echo",
-    "Federated": "learning.federated:Federated",
-    "Garbage": "learning.fabricators:Garbage",
-    "LabelSets": "learning.label_sets:LabelSets",
+    "Echo": "learning.people.behaviour:Echo",
+    "Federated": "learning.data.partition:Federated",
+    "Garbage": "learning.people.behaviour:Garbage",
+    "LabelSets": "learning.data.samples:LabelSets",
     "LabelStore": "samples.label_store:LabelStore",
-    "LabeledImages": "learning.images:LabeledImages",
-    "LabeledSamples": "learning.labeled_samples:LabeledSamples",
-    "LastBit": "learning.fabricators:LastBit",
-    "Partition": "learning.partition:Partition",
-    "PilotDesign": "learning.pilot_design:PilotDesign",
-    "Profile": "learning.profile:Profile",
-    "ReadSamples": "learning.task:ReadSamples",
-    "Recipe": "learning.recipe:Recipe",
-    "SoftmaxRegression": "learning.softmax:SoftmaxRegression",
+    "LabeledImages": "learning.data.samples:LabeledImages",
+    "LabeledSamples": "learning.data.samples:LabeledSamples",
+    "LastBit": "learning.people.behaviour:LastBit",
+    "Partition": "learning.data.partition:Partition",
+    "PilotDesign": "learning.pilot.runs:PilotDesign",
+    "Profile": "learning.people.profile:Profile",
+    "ReadSamples": "learning.tasks.task:ReadSamples",
+    "Recipe": "learning.solo:Recipe",
+    "SoftmaxRegression": "learning.models.softmax:SoftmaxRegression",
     "Tables": "learning.tasks.tables:Tables",
-    "Task": "learning.task:Task",
+    "Task": "learning.tasks.task:Task",
     "Texts": "learning.tasks.texts:Texts",
-    "Unlabeled": "learning.behaviour:Unlabeled",
-    "assigned_labels": "learning.labels:assigned_labels",
-    "behaviour": "learning.behaviours:behaviour",
+    "Unlabeled": "learning.people.behaviour:Unlabeled",
+    "assigned_labels": "learning.people.labels:assigned_labels",
+    "behaviour": "learning.people.behaviours:behaviour",
     "biased_descent": "studies.reproduce.errata:biased_descent",
-    "bundled_mnist": "learning.datasets:bundled_mnist",
-    "calibrate": "learning.calibration:calibrate",
+    "bundled_mnist": "learning.data.datasets:bundled_mnist",
+    "calibrate": "contracts.lceme.pilot:calibrate",
     "computed_claims": "studies.reproduce.text_claims:computed",
-    "dirichlet_partition": "learning.partition:dirichlet_partition",
-    "effect_of_scaled_reports": "learning.step_size:effect_of_scaled_reports",
-    "find_step_size": "learning.step_size:find_step_size",
-    "from_jax": "learning.adapters:from_jax",
-    "from_sklearn": "learning.adapters:from_sklearn",
-    "from_strategy": "learning.behaviour:from_strategy",
-    "from_torch": "learning.adapters:from_torch",
-    "iid_partition": "learning.partition:iid_partition",
-    "images_from_npz": "learning.datasets:images_from_npz",
+    "dirichlet_partition": "learning.data.partition:dirichlet_partition",
+    "effect_of_scaled_reports": "learning.pilot.step_size:effect_of_scaled_reports",
+    "find_step_size": "learning.pilot.step_size:find_step_size",
+    "from_jax": "learning.models.adapters:from_jax",
+    "from_sklearn": "learning.models.adapters:from_sklearn",
+    "from_strategy": "learning.people.behaviour:from_strategy",
+    "from_torch": "learning.models.adapters:from_torch",
+    "iid_partition": "learning.data.partition:iid_partition",
+    "images_from_npz": "learning.data.datasets:images_from_npz",
     "labels_of": "samples.handmade_labels:labels_of",
     "load_pictures": "samples.pixels:load_pictures",
-    "measure_constants": "learning.constants:measure_constants",
-    "mnist_from_folder": "learning.datasets:mnist_from_folder",
-    "open_samples": "samples.open_samples:open_samples",
+    "measure_constants": "learning.pilot.constants:measure_constants",
+    "mnist_from_folder": "learning.data.datasets:mnist_from_folder",
+    "open_samples": "samples.sources:open_samples",
     "paper_example": "studies.reproduce.errata:example",
-    "paper_partition": "learning.partition:paper_partition",
-    "pilot_runs": "learning.pilot_runs:pilot_runs",
+    "paper_partition": "learning.data.partition:paper_partition",
+    "pilot_runs": "learning.pilot.runs:pilot_runs",
     "plan": "job:plan_job",
     "read_job": "job:read_job",
-    "register_behaviour": "learning.behaviours:register",
-    "run": "federation.simulated.embedded:run_job",
-    "small_digits": "learning.datasets:small_digits",
-    "solo_losses": "learning.solo_test:solo_losses",
-    "train": "learning.training:train",
-    "train_all_alone": "learning.solo_training:train_all_alone",
-    "train_alone": "learning.solo_training:train_alone",
-    "train_plainly": "learning.plain_training:train_plainly",
+    "register_behaviour": "learning.people.behaviours:register",
+    "run": "federation.simulated.in_process:run_job",
+    "small_digits": "learning.data.datasets:small_digits",
+    "solo_losses": "learning.solo:solo_losses",
+    "train": "learning.training.train:train",
+    "train_all_alone": "learning.solo:train_all_alone",
+    "train_alone": "learning.solo:train_alone",
+    "train_plainly": "learning.training.plain:train_plainly",
     "verify": "studies.verify.job_verification:verify_job",
 }
 

@@ -12,8 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from truthfl import __version__
-from truthfl.cli.exit_codes import BAD_INPUT, SERVICE_FAILED
-from truthfl.errors import InputError, ServiceError, TruthflError
+from truthfl.errors import BAD_INPUT, SERVICE_FAILED, InputError, ServiceError, TruthflError
 from truthfl.texts import plain_lines
 
 if TYPE_CHECKING:
@@ -54,7 +53,15 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
 )
 
 
-MODULES = dict.fromkeys(("approve", "pause", "resume", "extend", "remove", "accept", "refuse", "end"), "job_commands")
+JOB_COMMANDS = ("approve", "pause", "resume", "extend", "remove", "accept", "refuse", "end")
+MODULES = dict.fromkeys(JOB_COMMANDS, "job_commands") | {
+    "study": "reproduce",
+    "errata": "reproduce",
+    "keys": "invite",
+    "share": "invite",
+    "restore": "backup",
+    "settle": "ledger",
+}
 
 
 class LazyCommands(TyperGroup):

@@ -1,4 +1,4 @@
-"""`truthfl backup`: an operator's ledger, secrets and keys in one file."""
+"""`truthfl backup` and `truthfl restore`: an operator's ledger, secrets and keys in one file, and back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from truthfl import __version__
 from truthfl.errors import InputError, ServiceError
+from truthfl.texts import plain
 
 
 def backup(
@@ -27,8 +28,7 @@ def backup(
 
     Example: truthfl backup --out served --keys keys backups/monday.tar
     """
-    from truthfl.ledger.archive import FOLDER, KEYS, PARTICIPANTS
-    from truthfl.ledger.backup import back_up
+    from truthfl.ledger.backup import FOLDER, KEYS, PARTICIPANTS, back_up
 
     named = {FOLDER: out, KEYS: keys, PARTICIPANTS: participants}
     parts = {part: folder for part, folder in named.items() if folder is not None}
@@ -47,7 +47,7 @@ def backup(
 
 def _usual_ledger(out: Path) -> str:
     """The address that the server kept, if it kept one that is not an earlier place of this folder's own file."""
-    from truthfl.federation.protocol.operator_folder import LEDGER_ADDRESS, kept_ledger_address
+    from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address
 
     usual = out / "ledger.db"
     if usual.exists() or not (out / LEDGER_ADDRESS).exists():
@@ -59,8 +59,8 @@ def _require_no_server_on_postgresql(out: Path, address: str) -> None:
     """Raise InputError if a server runs whose ledger is copied by another program: the two would not fit."""
     from sqlalchemy import URL
 
-    from truthfl.federation.protocol.operator_folder import lock_folder
-    from truthfl.ledger.address import read_address, shown_url
+    from truthfl.federation.operator.kept_jobs import lock_folder
+    from truthfl.ledger.database import read_address, shown_url
 
     where = read_address(address)
     if not isinstance(where, URL):
@@ -73,3 +73,30 @@ def _require_no_server_on_postgresql(out: Path, address: str) -> None:
             f"a server runs on {out} with its ledger in {shown_url(where)}; end it, then copy the database with "
             "pg_dump and back up, so that both are of one moment."
         ) from None
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="TARGET.tar", help="A file that truthfl backup wrote.")],
+    out: Annotated[Path, typer.Option(help="The operator's folder to be; it must be new or empty.")],
+    keys: Annotated[Path | None, typer.Option(help="The folder for the keys; it must be new or empty.")] = None,
+    participants: Annotated[
+        Path | None, typer.Option(help="The folder for the participants' public keys; it must be new or empty.")
+    ] = None,
+) -> None:
+    """Restore what truthfl backup wrote; the same truthfl serve, with these folders, then goes on from there.
+
+    Every file's digest, the ledger's chain, signatures and pay are checked first, and nothing is overwritten. Rows that
+    were written after the backup are gone; an anchor that was made after it shows that.
+
+    Example: truthfl restore backups/monday.tar --out served --keys keys
+    """
+    from truthfl.ledger.backup import FOLDER, KEYS, PARTICIPANTS
+    from truthfl.ledger.backup import restore as restore_backup
+
+    named = {FOLDER: out, KEYS: keys, PARTICIPANTS: participants}
+    manifest = restore_backup(source, {part: folder for part, folder in named.items() if folder is not None})
+    print(f"Restored: {len(manifest.files)} files, as they were at {plain(manifest.made)}.")
+    if manifest.ledger:
+        print(f"The ledger has {manifest.rows} rows: the chain, signatures and pay hold.")
+    else:
+        print("The ledger is in PostgreSQL; restore its copy of the same moment before the server starts.")

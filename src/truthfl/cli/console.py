@@ -32,8 +32,8 @@ def console(
     Example: truthfl console --out served --key keys/operator
     """
     from truthfl.cli.label import open_in_browser
-    from truthfl.console.open_operator_page import open_operator_page
-    from truthfl.federation.protocol.job_watch import ledger_address_of
+    from truthfl.console.application import open_operator_page
+    from truthfl.federation.operator.job_watch import ledger_address_of
 
     ledger_address_of(out)  # an error if the folder is none of an operator's
     with open_operator_page(out, None, job, _key(out, key), port) as opened:
@@ -49,7 +49,7 @@ def console(
 
 def _key(folder: Path, option: Path | None) -> PrivateKey | None:
     """The key that was named, that the job was served with, or that is in the folder; None if there is none."""
-    from truthfl.federation.protocol.serving_file import read_serving
+    from truthfl.federation.operator.live_status import read_serving
     from truthfl.ledger.signing import read_key
 
     if option is not None:

@@ -22,7 +22,7 @@ def main() -> None:
         return
     signal.signal(signal.SIGINT, _leave)  # while modules are imported, some of which would turn it into another error
     from truthfl.cli import app  # noqa: F401
-    from truthfl.cli.exit_codes import INTERRUPTED
+    from truthfl.errors import INTERRUPTED
 
     sys.unraisablehook = _without_traceback
     try:
@@ -48,7 +48,7 @@ def _run() -> None:
 
 def _leave(*_: object) -> None:
     """End this process at once."""
-    from truthfl.cli.exit_codes import INTERRUPTED
+    from truthfl.errors import INTERRUPTED
 
     for stream in (sys.stdout, sys.stderr):
         try:

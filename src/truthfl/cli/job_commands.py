@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.ledger_options import sentence_for_malformed_rows
+from truthfl.cli.ledger import sentence_for_malformed_rows
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
-    from truthfl.federation.protocol.live_status import LiveStatus
+    from truthfl.federation.operator.live_status import LiveStatus
     from truthfl.ledger.commands import Command
     from truthfl.ledger.job_view import JobView
 
@@ -51,7 +51,7 @@ def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = Non
 
     Example: truthfl pause --out served --why "the power goes off at noon"
     """
-    from truthfl.federation.protocol.command_rules import require_not_paused
+    from truthfl.federation.operator.commands import require_not_paused
     from truthfl.ledger.commands import PAUSE
 
     def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
@@ -66,7 +66,7 @@ def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = No
 
     Example: truthfl resume --out served
     """
-    from truthfl.federation.protocol.command_rules import require_paused
+    from truthfl.federation.operator.commands import require_paused
     from truthfl.ledger.commands import RESUME
 
     def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
@@ -84,7 +84,7 @@ def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None,
 
     Example: truthfl end --out served --why "the model is good enough"
     """
-    from truthfl.federation.protocol.command_rules import commanded_state
+    from truthfl.federation.operator.commands import commanded_state
     from truthfl.ledger.commands import END
 
     contracts = []
@@ -116,7 +116,7 @@ def remove(
 
     Example: truthfl remove Ben --out served --why "he asked to leave"
     """
-    from truthfl.federation.protocol.command_rules import require_removable
+    from truthfl.federation.operator.commands import require_removable
     from truthfl.ledger.commands import REMOVE
 
     def check(view: JobView, live: LiveStatus | None) -> dict[str, str]:
@@ -165,7 +165,7 @@ def refuse(
 
 
 def _decide(name: str, out: Path, key: Path | None, job: str | None, who: str | None, why: str, kind: str) -> Given:
-    from truthfl.federation.protocol.command_rules import require_held
+    from truthfl.federation.operator.commands import require_held
 
     def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
         require_held(view, name, kind)
@@ -190,8 +190,7 @@ def extend(
 
     Example: truthfl extend label --by 30 --out served
     """
-    from truthfl.federation.protocol.command_news import clock_time
-    from truthfl.federation.protocol.command_rules import extended_until
+    from truthfl.federation.operator.commands import clock_time, extended_until
     from truthfl.ledger.commands import EXTEND, read_time, time_text
 
     def check(view: JobView, live: LiveStatus | None) -> dict[str, str]:
@@ -217,10 +216,10 @@ def approve(
 
     Example: truthfl approve --out served
     """
-    from truthfl.cli.plan_approval import print_plan_summary
-    from truthfl.federation.protocol.command_rules import commanded_state
-    from truthfl.federation.protocol.live_status import APPROVING
-    from truthfl.federation.protocol.plan_files import shown_plan
+    from truthfl.cli.serve import print_plan_summary
+    from truthfl.federation.operator.approval import shown_plan
+    from truthfl.federation.operator.commands import commanded_state
+    from truthfl.federation.operator.live_status import APPROVING
     from truthfl.ledger.canonical import digest
     from truthfl.ledger.commands import APPROVE, DISAPPROVE
 
@@ -262,8 +261,7 @@ def give(
 
     check   raises `InputError` unless the command can be given now; returns its own fields
     """
-    from truthfl.federation.protocol.live_status import read_live_status
-    from truthfl.federation.protocol.serving_file import read_serving
+    from truthfl.federation.operator.live_status import read_live_status, read_serving
     from truthfl.ledger.book import open_for_reading, open_ledger
     from truthfl.ledger.command_rows import give_command
     from truthfl.ledger.commands import new_command, read_command
@@ -297,7 +295,7 @@ def give(
 
 def _ledger_address(out: Path) -> str:
     """The ledger of an operator's folder without a record of how the server was started."""
-    from truthfl.federation.protocol.operator_folder import LEDGER_ADDRESS, kept_ledger_address
+    from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address
 
     return kept_ledger_address(out) if (out / LEDGER_ADDRESS).exists() else str(out / "ledger.db")
 

@@ -1,7 +1,8 @@
-"""`truthfl join`: take part in a job as a participant."""
+"""`truthfl join`: take part in a job as a participant, on this machine or with a phone."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import ExitStack
@@ -12,18 +13,93 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.exit_codes import FAILED, INTERRUPTED
-from truthfl.cli.phone import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access, print_phone_page
-from truthfl.errors import InputError
+from truthfl.errors import FAILED, INTERRUPTED, InputError
 from truthfl.files import make_private_folder
 from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from truthfl.federation.participant.node_settings import Settings
-    from truthfl.learning.second_opinion import OpinionSource
+    from truthfl.learning.people.second_opinion import OpinionSource
     from truthfl.ledger.terms import Offer
-    from truthfl.page.open_page import OpenPage
-    from truthfl.page.open_phone_page import PhoneAccess
+    from truthfl.page.access import LoginOutcome
+    from truthfl.page.phone import PhoneAccess
+    from truthfl.page.serving import OpenPage, OpenPhonePage
+
+
+DEFAULT_PORT = 8473
+Phone = Annotated[
+    bool, typer.Option("--phone", help="Serve the page to your phone, too: encrypted, in your network, to one device.")
+]
+PhoneAddress = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="With --phone: this machine's address in your network, if not the usual one."),
+]
+PhonePort = Annotated[
+    int,
+    typer.Option(min=0, max=65535, help="With --phone: its port, always the same; 0 takes one that is free."),
+]
+
+MEANING = (
+    "What this means: {kind}s and labels travel within your network to your phone, encrypted; nothing goes to the "
+    "operator this way.\n"
+    "Whoever photographs the code and opens it before you do is let in instead of you; you read here when it is used.\n"
+    "A phone that is lost, or a code that somebody else used: Ctrl+C, then the same command shows a new code."
+)
+
+
+def phone_access(phone: bool, address: str | None, port: int) -> PhoneAccess | None:
+    """How a phone is to reach the page; None if it is not."""
+    if not phone:
+        if address is not None:
+            raise InputError("--phone-address is for --phone; say that, too.")
+        return None
+    from truthfl.page.phone import PhoneAccess, phone_address
+
+    return PhoneAccess(phone_address(address), port, tell_login)
+
+
+def print_phone_page(page: OpenPhonePage, kind: str) -> None:
+    """Show the code and the address for the phone, what to compare, and what it means.
+
+    kind  of the samples: picture, text, row
+    """
+    from truthfl.page.access import VALID_SECONDS
+
+    print(f"\nFor your phone: scan this code within {VALID_SECONDS / 60:.0f} minutes; it lets in one device, once.")
+    for line in _code_lines(page.url):
+        print(line)
+    print(f"Or open this address there: {page.url}")
+    new = "" if page.is_new_certificate else ", unless you told it to trust it before"
+    print(f"Its browser will warn of the certificate{new}. Go on if the SHA-256 fingerprint that it shows is this one:")
+    half = len(page.fingerprint) // 2
+    print(f"    {page.fingerprint[:half]}\n    {page.fingerprint[half + 1 :]}")
+    print(f"{MEANING.format(kind=kind)}\n", flush=True)
+
+
+def tell_login(outcome: LoginOutcome, address: str) -> None:
+    """Say on standard error what became of a device that opened the link."""
+    from truthfl.page.access import LoginOutcome
+
+    sentences = {
+        LoginOutcome.LET_IN: "opened the page, and the code is used up. If that is not your phone, press Ctrl+C now.",
+        LoginOutcome.USED: "opened the link after it was used, and was not let in.",
+        LoginOutcome.EXPIRED: "opened the link too late, and was not let in; the same command shows a new code.",
+        LoginOutcome.WRONG: "tried a link with a wrong token, and was not let in.",
+        LoginOutcome.TOO_MANY: "tried too many wrong tokens, and has to wait for a minute.",
+    }
+    print(f"truthfl: {plain(address)} {sentences[outcome]}", file=sys.stderr, flush=True)
+
+
+def _code_lines(url: str) -> list[str]:
+    from truthfl.cli.output import qr_lines
+
+    lines = qr_lines(url, colours=sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
+    try:
+        "".join(lines).encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return ["(This terminal cannot show the code: it has no block characters.)"]
+    return lines
+
 
 POLL_SECONDS = 0.1
 LONGEST_NEWS, LONGEST_TERM = 1000, 2000  # letters of what the server says
@@ -80,9 +156,9 @@ def join(
 
     Example: truthfl join Ada.invitation --data my-pictures
     """
-    from truthfl.federation.deployed.connect_node import admit_once, node_connection, open_node, wait_for_server
-    from truthfl.federation.deployed.meeting_place import meeting_place
-    from truthfl.federation.deployed.watch_server import watch_server
+    from truthfl.federation.deployed.invitations import meeting_place
+    from truthfl.federation.deployed.node import admit_once, node_connection, open_node, wait_for_server
+    from truthfl.federation.deployed.node_connection import watch_server
     from truthfl.federation.participant.node_settings import (
         ACCEPT_ALL,
         ACCEPT_IF_IT_PAYS,
@@ -92,9 +168,9 @@ def join(
         participant_of,
     )
     from truthfl.files import require_writable
-    from truthfl.learning.task_choice import absolute_argument
-    from truthfl.ledger import participant_folder
-    from truthfl.ledger.connection_file import ConnectionFile
+    from truthfl.home import folder as participant_folder
+    from truthfl.home.node_state import ConnectionFile
+    from truthfl.learning.tasks.task_choice import absolute_argument
 
     if accept and if_it_pays:
         raise InputError("--accept and --accept-if-it-pays are both given; one of them will do.")
@@ -148,7 +224,7 @@ def join(
 
 def _owed_receipt(home: Path) -> str:
     """What to do where no server answers somebody who has accepted an offer and has no receipt of that job."""
-    from truthfl.ledger import participant_folder
+    from truthfl.home import folder as participant_folder
 
     offer = participant_folder.last_accepted_offer(home)
     if offer is None or participant_folder.receipt_files(home, offer.job.name):
@@ -184,8 +260,8 @@ def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: b
 
     ask  whether offers are answered in the terminal
     """
-    from truthfl.federation.protocol.news import RECEIPTS
-    from truthfl.ledger import participant_folder
+    from truthfl.federation.protocol.messages import RECEIPTS
+    from truthfl.home import folder as participant_folder
 
     for offer in participant_folder.offers(home, shown.offers):
         shown.offers.add(offer.hash)
@@ -217,9 +293,9 @@ def _keep_open(page: OpenPage) -> None:
 def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool, phone: PhoneAccess | None) -> OpenPage:
     from truthfl.cli.label import DIGITS, open_in_browser, print_unreadable_samples
     from truthfl.federation.participant.node_settings import samples_to_show
-    from truthfl.learning.task_choice import TaskChoice
+    from truthfl.learning.tasks.task_choice import TaskChoice
     from truthfl.ledger.signing import read_key
-    from truthfl.page.open_page import open_page
+    from truthfl.page.serving import open_page
 
     home = Path(settings.home)
     source, labels = samples_to_show(settings)  # the same samples that the node trains on
@@ -250,20 +326,18 @@ def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool, phon
 
 def _opinion(settings: Settings) -> OpinionSource:
     """Her own model, to be asked about her labels."""
-    from truthfl.federation.participant.solo_opinion import solo_opinion
+    from truthfl.federation.participant.node_settings import solo_opinion
 
     return solo_opinion(settings)
 
 
 def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
-    from truthfl.ledger import participant_folder
-    from truthfl.ledger.money import amount_text
+    from truthfl.home import folder as participant_folder
+    from truthfl.ledger.evidence import amount_text
     from truthfl.ledger.signing import read_key
     from truthfl.page.catalogue import english
-    from truthfl.page.offer_outlook import pay_deviation
-    from truthfl.page.privacy_terms import noise_words, promised_to, sample_noun, what_leaves
-    from truthfl.samples.label_names import other_labels, other_labels_in_words
-    from truthfl.samples.label_store import FILE_NAME
+    from truthfl.page.offer import noise_words, pay_deviation, promised_to, sample_noun, what_leaves
+    from truthfl.samples.label_store import FILE_NAME, other_labels, other_labels_in_words
 
     def money(amount: float) -> str:
         return amount_text(amount, offer.job.minor_units)
@@ -302,9 +376,9 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
 
 def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     """Check a receipt, also against what her computer sent, and show it; return whether it holds."""
-    from truthfl.ledger.early_end import was_ended
-    from truthfl.ledger.money import amount_text, minor_money
-    from truthfl.ledger.own_record import late_rounds, report_under_way, unasked_rounds
+    from truthfl.home.record import late_rounds, report_under_way, unasked_rounds
+    from truthfl.ledger.evidence import amount_text, minor_money
+    from truthfl.ledger.settlement import was_ended
     from truthfl.ledger.signing import read_key
     from truthfl.ledger.terms import offer_from
     from truthfl.page.receipt_check import own_receipt_fault

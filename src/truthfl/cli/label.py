@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.phone import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access, print_phone_page
+from truthfl.cli.join import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access, print_phone_page
 from truthfl.errors import InputError
 from truthfl.files import write_file
-from truthfl.learning.class_sets import require_no_separator
+from truthfl.learning.data.class_sets import require_no_separator
 from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from truthfl.instructions import Instructions
     from truthfl.job.classes_section import ClassesSection
-    from truthfl.learning.second_opinion import OpinionSource
-    from truthfl.learning.task_choice import TaskChoice
+    from truthfl.learning.people.second_opinion import OpinionSource
+    from truthfl.learning.tasks.task_choice import TaskChoice
     from truthfl.ledger.signing import PrivateKey
-    from truthfl.page.open_phone_page import PhoneAccess
+    from truthfl.page.phone import PhoneAccess
     from truthfl.samples.sample import Source
 
 DIGITS = tuple("0123456789")
@@ -74,7 +74,7 @@ def label(
 
     Example: truthfl label --data photos --classes cat,dog,other
     """
-    from truthfl.samples.open_samples import open_samples
+    from truthfl.samples.sources import open_samples
 
     choice = None if task is None else _named_task(task)
     named = None if choice is None else choice.load()
@@ -99,7 +99,7 @@ def label(
 
 def _named_task(text: str) -> TaskChoice:
     """The task that a person named."""
-    from truthfl.learning.task_choice import TaskChoice
+    from truthfl.learning.tasks.task_choice import TaskChoice
 
     return TaskChoice.of_argument(text)
 
@@ -112,7 +112,7 @@ def _described_classes(file: Path) -> ClassesSection:
 
 def _kept_instructions(section: ClassesSection, home: Path) -> Instructions | None:
     """The instructions, with their examples in the home folder."""
-    from truthfl.federation.protocol.kept_instructions import kept_instructions
+    from truthfl.federation.protocol.offers import kept_instructions
 
     return kept_instructions(section, home)
 
@@ -146,7 +146,7 @@ def _serve(
     no_browser: bool,
     phone: PhoneAccess | None,
 ) -> None:
-    from truthfl.page.open_page import open_page
+    from truthfl.page.serving import open_page
 
     opinion = partial(_opinion, source)
     with open_page(
@@ -175,7 +175,7 @@ def _serve(
 
 def _opinion(source: Source) -> OpinionSource:
     """A quick model, to be asked about the labels."""
-    from truthfl.samples.quick_opinion import quick_opinion
+    from truthfl.samples.handmade_labels import quick_opinion
 
     return quick_opinion(source)
 
@@ -187,8 +187,8 @@ def _tell_other_classes(home: Path, source: Source, classes: tuple[str, ...], se
     file = home / FILE_NAME
     if not file.exists():
         return
-    from truthfl.page.document_names import document_names
-    from truthfl.samples.label_names import other_labels, other_labels_in_words
+    from truthfl.page.work import document_names
+    from truthfl.samples.label_store import other_labels, other_labels_in_words
 
     if document_names(home / "offers"):
         classes, several = _classes_of_offer(home, classes, several)
@@ -205,7 +205,7 @@ def _tell_other_classes(home: Path, source: Source, classes: tuple[str, ...], se
 
 def _classes_of_offer(home: Path, classes: tuple[str, ...], several: bool) -> tuple[tuple[str, ...], bool]:
     """The classes of the offer in her folder, and whether a sample may have several; these if there is no offer."""
-    from truthfl.page.document_views import offer_in_force
+    from truthfl.page.documents import offer_in_force
 
     offer = offer_in_force(home)
     return (classes, several) if offer is None else (offer.job.classes, offer.job.several_labels)

@@ -1,35 +1,252 @@
-"""`truthfl ledger`: show, check, anchor and export a ledger."""
+"""`truthfl ledger` and `truthfl settle`: show, check, anchor, export and settle a ledger; make a receipt again."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.anchor import OperatorKey, operator_line, require_not_gone_back, required_jobs, usual_key
-from truthfl.cli.anchor import anchor as keep_anchor
-from truthfl.cli.exit_codes import FAILED
-from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
-from truthfl.cli.receipt import receipt as receipt_command
-from truthfl.errors import InputError
+from truthfl.errors import FAILED, InputError, TruthflError
 from truthfl.files import write_file
 from truthfl.texts import plain
 
 if TYPE_CHECKING:
-    from truthfl.learning.task_choice import TaskChoice
+    from truthfl.learning.tasks.task_choice import TaskChoice
     from truthfl.ledger.book import Ledger
     from truthfl.ledger.entry import Entry
     from truthfl.ledger.job_view import JobView
 
+
+LedgerAddress = Annotated[
+    str, typer.Argument(metavar="FILE-or-URL", help="The ledger: a file, or postgresql://user@host/db.")
+]
+JobName = Annotated[str | None, typer.Option("--job", help="One job of it; all of them unless given.")]
+
+
+@contextmanager
+def sentence_for_malformed_rows(opened_ledger: Ledger) -> Iterator[None]:
+    """Turn the errors that rows cause which truthfl did not write into a sentence."""
+    try:
+        yield
+    except TruthflError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{opened_ledger.name} has rows that truthfl did not write ({type(error).__name__}); "
+            "truthfl ledger check names the first."
+        ) from None
+
+
+OperatorKey = Annotated[
+    Path | None,
+    typer.Option(help="The operator's key; the one beside the ledger, or with which a job was served there."),
+]
+
+
+def anchor(
+    address: LedgerAddress,
+    key: OperatorKey = None,
+    out: Annotated[Path | None, typer.Option(help="File to add it to; LEDGER.anchors beside a file.")] = None,
+) -> None:
+    """Print and keep the signed hash of the last row. Keep a copy on another machine, or give it to others.
+
+    A check with an anchor finds that rows were removed from the ledger's end, or that it was written anew.
+
+    Example: truthfl ledger anchor served/ledger.db --key keys/operator
+    """
+    from truthfl.ledger.backup import usual_anchor_file
+    from truthfl.ledger.book import open_for_reading
+
+    key_file, file = key or usual_key(address), out or usual_anchor_file(address)
+    if file is None:
+        raise InputError("the ledger is no file; name the file for its anchors with --out.")
+    with open_for_reading(address) as opened_ledger:
+        print(keep_head(opened_ledger, key_file, file))
+
+
+def usual_key(address: str) -> Path:
+    """The operator's key in the folder of a ledger that is a file, or the one with which a job was served there.
+
+    Raise `InputError` if there is none.
+    """
+    from truthfl.federation.operator.live_status import read_serving
+    from truthfl.ledger.database import read_address
+
+    where = read_address(address)
+    if isinstance(where, Path):
+        serving = read_serving(where.parent)
+        for file in (where.with_name("operator"), *([] if serving is None else [Path(serving.key)])):
+            if file.is_file():
+                return file
+    raise InputError("there is no key beside the ledger; name the operator's with --key.")
+
+
+def operator_line(key: Path | None, address: str) -> str:
+    """The operator's public key, from their key file, public or private, or the usual one."""
+    from truthfl.ledger.signing import public_line, read_key, read_public_line
+
+    file = key or usual_key(address)
+    return read_public_line(file) if file.suffix == ".pub" else public_line(read_key(file))
+
+
+def required_jobs(opened_ledger: Ledger, key_file: Path) -> list[str]:
+    """The names of the jobs of the operator with this key; raise `InputError` if there are none."""
+    jobs = opened_ledger.jobs()
+    if not jobs:
+        raise InputError(
+            f"{opened_ledger.name} has no job of the operator whose key is {key_file}; name theirs with --key."
+        )
+    return jobs
+
+
+def require_not_gone_back(opened_ledger: Ledger, address: str) -> None:
+    """Raise `InputError` if the ledger contradicts the anchors that are kept beside it: what was sent may seem due."""
+    from truthfl.ledger.backup import first_contradiction, read_anchors, usual_anchor_file
+
+    file = usual_anchor_file(address)
+    if file is None or not file.exists():
+        return
+    fault = first_contradiction(read_anchors(file), opened_ledger.rows())
+    if fault is not None:
+        raise InputError(f"{opened_ledger.name} is not the ledger of {file}: {fault}; nothing is paid from it.")
+
+
+def keep_head(opened_ledger: Ledger, key_file: Path, file: Path) -> str:
+    """Sign the last row and add the anchor to the file; return it as text."""
+    from truthfl.ledger.backup import anchor_text, keep_anchor, make_anchor
+    from truthfl.ledger.signing import read_key
+
+    head = opened_ledger.head()
+    if head is None:
+        raise InputError(f"{opened_ledger.name} has no rows yet; there is nothing to anchor.")
+    made = make_anchor(head, read_key(key_file))
+    keep_anchor(file, made)
+    return anchor_text(made)
+
+
+def receipt(
+    address: LedgerAddress,
+    client: Annotated[str, typer.Option(help="The client's name.")],
+    job: JobName = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; standard output unless given.")] = None,
+) -> None:
+    """A client's signed receipt again, for example for one who was offline; the same bytes each time.
+
+    She puts the file into the folder `receipts` of her home, where her page checks it.
+
+    Example: truthfl ledger receipt truthfl-run/ledger.db --client Ada --out ada.json
+    """
+    from truthfl.ledger.book import open_for_reading
+    from truthfl.ledger.canonical import canonical_bytes
+    from truthfl.ledger.job_view import job_view, select_job
+    from truthfl.ledger.receipts import JobReceipts
+
+    with open_for_reading(address) as ledger:
+        jobs = [entry.job for entry in ledger.entries(kind="receipt") if entry.key == client]
+        if not jobs:
+            raise InputError(f"{ledger.name} has no receipt of {client!r}; it is made when a job is settled.")
+        name = select_job(jobs, job, f"{client} in {ledger.name}")
+        with sentence_for_malformed_rows(ledger):
+            view = job_view(name, ledger.entries(name))
+            offers = view.agreement.offers if view.agreement is not None else ()
+            offer = next((offer for offer in offers if offer.client.name == client), None)
+            if offer is None:
+                raise InputError(f"{client} has no contract in job {name}; truthfl ledger check says what is wrong.")
+            text = canonical_bytes(JobReceipts(view, ledger.rows()).recorded(offer)).decode()
+    if out is None:
+        print(text)
+        return
+    write_file(out, text, private=True)
+
+
+def settle(
+    address: LedgerAddress,
+    job: JobName = None,
+    mark: Annotated[str | None, typer.Option(help="Note that payments were sent, confirmed or failed.")] = None,
+    client: Annotated[list[str] | None, typer.Option(help="Whose payment; everybody's unless given.")] = None,
+    reference: Annotated[str, typer.Option(help="What the payout provider calls it.")] = "",
+    key: OperatorKey = None,
+    json: Annotated[bool, typer.Option("--json", help="The payments as JSON.")] = False,
+) -> None:
+    """Settle a job that was trained and tested, however often it is called: everybody is paid once.
+
+    Payments go from due to sent to confirmed or failed; a failed one may be sent again. Without --client, those that
+    cannot become what is marked stay as they are. An amount of 0 or less is not due. What is due for a solo model that
+    is too good is not sent, nor in the JSON, until you say truthfl accept. Only rows that the operator's key signed
+    count; other operators' jobs are not touched.
+
+    Example: truthfl settle truthfl-run/ledger.db --mark sent --client Ada --reference TX-1
+    """
+    from truthfl.ledger.book import open_for_reading, open_ledger
+    from truthfl.ledger.evidence import minor_amount_text
+    from truthfl.ledger.job_view import select_job, unseen_sentence
+    from truthfl.ledger.payments import MARKS, Payment, advance, advance_all, payments, payout_rows, unseen_payments
+    from truthfl.ledger.settlement import settle as settle_job
+    from truthfl.ledger.signing import read_key
+
+    if mark is not None and mark not in MARKS:
+        raise InputError(f"mark is {mark!r}; it must be sent, confirmed or failed.")
+    open_for_reading(address).close()  # fails if there is no ledger; open_ledger would make one
+    key_file = key or usual_key(address)
+    with open_ledger(address, read_key(key_file)) as ledger, sentence_for_malformed_rows(ledger):
+        require_not_gone_back(ledger, address)
+        name = select_job(required_jobs(ledger, key_file), job, ledger.name)
+        settle_job(ledger, name)
+        clients = [payment.client for payment in payments(ledger, name)]
+        for payee in client or ():
+            if payee not in clients:
+                raise InputError(f"client is {payee!r}; job {name} pays {', '.join(clients)}.")
+        skipped: list[Payment] = []
+        if mark is not None and client:
+            for payee in set(client) & {one.client for one in unseen_payments(ledger, name)} if mark == "sent" else ():
+                raise InputError(unseen_sentence(name, payee))
+            for payee in client:
+                advance(ledger, name, payee, mark, reference)
+        elif mark is not None:
+            _, skipped = advance_all(ledger, name, mark, reference)
+        unseen = [payment.client for payment in unseen_payments(ledger, name)]
+        current = payout_rows(ledger, name, unseen=not json)
+        kept = "" if mark is None else _keep_anchor(ledger, address, key_file)
+    for payee in unseen:
+        print(unseen_sentence(name, payee), file=sys.stderr)
+    if json:
+        print_json(current)
+        return
+    rows = [
+        [row.client, minor_amount_text(row.amount_minor, row.minor_units), row.currency, row.state, row.reference]
+        for row in current
+    ]
+    console().print(
+        table(f"Payments of job {name}", ("client", "amount", "", "state", "reference"), rows, text=(0, 2, 3, 4))
+    )
+    for payment in skipped:
+        if payment.client not in unseen:
+            print(f"{plain(payment.client)} was left as she is: {payment.state}.")
+    if kept:
+        print(kept)
+
+
+def _keep_anchor(opened_ledger: Ledger, address: str, key_file: Path) -> str:
+    """Keep an anchor of what was marked, so that a copy from before it is found; return a sentence on it."""
+    from truthfl.ledger.backup import usual_anchor_file
+
+    file = usual_anchor_file(address)
+    if file is None:
+        return "No anchor was kept; truthfl ledger anchor makes one, by which a return to an older copy is found."
+    keep_head(opened_ledger, key_file, file)
+    return f"An anchor was added to {file}; keep a copy on another machine."
+
+
 LONGEST_FAULT = 1000
 
 ledger = typer.Typer(help="Show, check and export what was promised and paid.", no_args_is_help=True)
-ledger.command("anchor")(keep_anchor)
-ledger.command("receipt")(receipt_command)
+ledger.command("anchor")(anchor)
+ledger.command("receipt")(receipt)
 
 
 @ledger.command()
@@ -144,10 +361,8 @@ def export(
     Example: truthfl ledger export truthfl-run/ledger.db --out payout.csv
     """
     from truthfl.ledger.book import open_for_reading
-    from truthfl.ledger.export import payout_csv, payout_json, payout_rows
-    from truthfl.ledger.holds import unseen_sentence
-    from truthfl.ledger.job_view import select_job
-    from truthfl.ledger.payments import unseen_payments
+    from truthfl.ledger.job_view import select_job, unseen_sentence
+    from truthfl.ledger.payments import payout_csv, payout_json, payout_rows, unseen_payments
 
     writers = {"csv": payout_csv, "json": payout_json}
     if form not in writers:
@@ -177,8 +392,8 @@ def _job_names(opened_ledger: Ledger, job: str | None) -> list[str]:
 
 
 def _show_job(opened_ledger: Ledger, view: JobView) -> None:
-    from truthfl.federation.protocol.narration import describe_command
-    from truthfl.ledger.money import amount_text, minor_amount_text
+    from truthfl.federation.operator.job_tally import describe_command
+    from truthfl.ledger.evidence import amount_text, minor_amount_text
     from truthfl.ledger.payments import payments
 
     payment_to = {payment.client: payment for payment in payments(opened_ledger, view.name)}
@@ -230,7 +445,7 @@ def _ended_stage(view: JobView) -> str:
 
 
 def _named_task(text: str) -> TaskChoice:
-    from truthfl.learning.task_choice import TaskChoice
+    from truthfl.learning.tasks.task_choice import TaskChoice
 
     return TaskChoice.of_argument(text)
 
@@ -238,7 +453,7 @@ def _named_task(text: str) -> TaskChoice:
 def _loss_fault(
     view: JobView, address: str, model: Path | None, test: Path | None, own: TaskChoice | None
 ) -> tuple[str | None, str]:
-    from truthfl.federation.protocol.audit import audit, published_files
+    from truthfl.federation.protocol.final_model import audit, published_files
     from truthfl.federation.protocol.job_task import own_task_name
 
     if view.test is None:
@@ -263,7 +478,7 @@ def _missing_receipts(view: JobView) -> list[str]:
 
 def _anchor_fault(address: str, given: Path | None, entries: Sequence[Entry]) -> tuple[str | None, list[str]]:
     """The first contradiction to anchors, in the file given or the usual one, and what to say if there is none."""
-    from truthfl.ledger.anchors import first_contradiction, read_anchors, usual_anchor_file
+    from truthfl.ledger.backup import first_contradiction, read_anchors, usual_anchor_file
 
     file = given or usual_anchor_file(address)
     if file is None or (given is None and not file.exists()):
@@ -276,9 +491,9 @@ def _anchor_fault(address: str, given: Path | None, entries: Sequence[Entry]) ->
 
 
 def _receipt_fault(receipt: Path, entries: Sequence[Entry]) -> str | None:
+    from truthfl.home.record import record_fault
     from truthfl.ledger.canonical import read_document
     from truthfl.ledger.checking import check_receipt
-    from truthfl.ledger.own_record import record_fault
 
     try:
         text = receipt.read_bytes()

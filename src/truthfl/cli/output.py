@@ -1,21 +1,29 @@
-"""Printing of results, as tables or JSON."""
+"""Printing of results, tables, progress, QR codes and messages; exit codes."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from truthfl.errors import FAILED, INTERRUPTED
+from truthfl.learning.privacy import PrivateModel
+from truthfl.learning.privacy_promise import PromisedPrivacy, promised_privacy
 from truthfl.texts import plain, plain_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from truthfl.contracts.planning import Plan
+
 
 PIPE_WIDTH = 100
 
@@ -73,3 +81,111 @@ def _json_value(value: Any) -> Any:
     if hasattr(value, "tolist"):  # NumPy arrays and scalars
         return _json_value(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+ActivityProgress = Callable[[str, int, int], None]
+"""Called with the current activity, the number of finished steps and the number of all steps, 0 if unknown."""
+
+
+@contextmanager
+def progress_bar() -> Iterator[ActivityProgress | None]:
+    """Show a progress bar on standard error; yield the function that updates it, or None if that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with RichProgress(*columns, console=console, transient=True) as bars:
+        bar = bars.add_task("starting", total=None)
+
+        def progress(activity: str, finished: int, total: int) -> None:
+            bars.update(bar, description=activity, completed=finished, total=total or None)
+
+        yield progress
+
+
+@contextmanager
+def exit_on_failure(folder: Path) -> Iterator[None]:
+    """Exit with one sentence if the work is interrupted or fails; its partial results are in the folder."""
+    from truthfl.studies.work import WorkError
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"truthfl: interrupted; what was done is kept in {folder}, and the same call goes on.", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except WorkError as error:
+        print(f"truthfl: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+
+
+QUIET = 4  # modules around the code that must be light
+LIGHT_ON_DARK = "\x1b[38;5;231;48;5;16m"  # white and black that no colour scheme changes
+RESET = "\x1b[0m"
+HALVES = {(0, 0): "█", (0, 1): "▀", (1, 0): "▄", (1, 1): " "}  # of upper and lower module: 1 is dark
+
+
+def qr_matrix(text: str) -> list[list[int]]:
+    """The modules of the code with its light border, row by row: 1 is dark."""
+    import segno
+
+    return [list(map(int, row)) for row in segno.make_qr(text, error="l").matrix_iter(border=QUIET)]
+
+
+def qr_lines(text: str, *, colours: bool) -> list[str]:
+    """The code with two modules in each character, light ones drawn.
+
+    colours  sets white and black by escape codes; without them, the terminal's background must be dark
+    """
+    rows = qr_matrix(text)
+    if len(rows) % 2:
+        rows.append([0] * len(rows[0]))
+    lines = [
+        "".join(HALVES[pair] for pair in zip(upper, lower, strict=True))
+        for upper, lower in zip(rows[::2], rows[1::2], strict=True)
+    ]
+    return [f"{LIGHT_ON_DARK}{line}{RESET}" for line in lines] if colours else lines
+
+
+def promises(plan: Plan) -> list[PromisedPrivacy]:
+    """The promise to each client; empty if gradients are not clipped."""
+    model, training = plan.side.pilot.model, plan.training
+    if not isinstance(model, PrivateModel):
+        return []
+    return [
+        promised_privacy(
+            model.clip,
+            model.noise,
+            samples=int(samples),
+            batch_size=float(batch),
+            steps=training.rounds * training.local_steps,
+            recipe=None if plan.audition is None else plan.audition.recipe,
+        )
+        for samples, batch in zip(plan.clients.dataset_size, plan.contract.batch_size, strict=True)
+    ]
+
+
+def privacy_json(plan: Plan) -> dict[str, object]:
+    """ε of each client and δ; empty without noise."""
+    found = promises(plan)
+    if not found or not found[0].noise:
+        return {}
+    return {"privacy": {"epsilon": [one.epsilon for one in found], "delta": found[0].delta}}
+
+
+def privacy_sentence(plan: Plan) -> str | None:
+    """What the noise promises; None if gradients are not clipped."""
+    found = promises(plan)
+    if not found:
+        return None
+    if not found[0].noise:
+        return "Gradients are clipped; without noise that promises nothing of what can be learned from them."
+    least, most = min(one.epsilon for one in found), max(one.epsilon for one in found)
+    return (
+        f"Noise of {found[0].noise:g} times clip: each client's epsilon, of all that she sends in this job, is "
+        f"{least:.1f} to {most:.1f} at a delta of {found[0].delta:g}."
+    )

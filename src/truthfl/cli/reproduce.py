@@ -1,4 +1,4 @@
-"""`truthfl reproduce`: reproduce the paper's figures and claims."""
+"""`truthfl reproduce`, `errata` and `study`: the paper's figures, claims and errors, and questions beyond one job."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl import __version__
-from truthfl.cli.cluster import On, workers_on
-from truthfl.cli.output import console, print_json, table
-from truthfl.cli.progress import exit_on_failure, progress_bar
+from truthfl.cli.output import console, exit_on_failure, print_json, progress_bar, table
+from truthfl.cli.verify import On, workers_on
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
     from truthfl.reporting.report import Section
     from truthfl.studies.reproduce.reproduction import Reproduction
+    from truthfl.studies.size.study import SizeStudy
+
 
 FULL_SEEDS, QUICK_SEEDS = 20, 3
 
@@ -47,8 +48,7 @@ def reproduce(
         raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
     from truthfl.files import require_writable
     from truthfl.studies.reproduce.paper import full_paper, quick_paper
-    from truthfl.studies.reproduce.publication import write_reproduction
-    from truthfl.studies.reproduce.reproduction import chosen_studies
+    from truthfl.studies.reproduce.reproduction import chosen_studies, write_reproduction
     from truthfl.studies.reproduce.reproduction import reproduce as run_studies
     from truthfl.studies.work import Store
 
@@ -70,7 +70,7 @@ def reproduce(
 
 
 def _provenance(reproduction: Reproduction, seconds: float) -> Section:
-    from truthfl.learning.compiled import kernel
+    from truthfl.learning.training.compute import kernel
     from truthfl.reporting.report import how_made
     from truthfl.studies.cells import SEEDS_PER_TASK
 
@@ -103,3 +103,106 @@ def _print(reproduction: Reproduction, report: Path) -> None:
         if reason:
             out.print(f"{figure}: {reason}")
     out.print(f"Tasks done now: {reproduction.tasks_done}. Report: {report}")
+
+
+def errata(json: Annotated[bool, typer.Option("--json", help="One object per error.")] = False) -> None:
+    """What the paper prints, what is right, and what goes wrong otherwise: computed now, both ways.
+
+    Example: truthfl errata
+    """
+    from truthfl.studies.reproduce import errata as paper_errata
+
+    errors = paper_errata.errata()
+    if json:
+        print_json(errors)
+        return
+    rows = [[str(e.number), e.where, e.quantity, f"{e.printed:.4g}", f"{e.correct:.4g}", e.consequence] for e in errors]
+    columns = ["#", "where", "what", "printed", "correct", "what goes wrong"]
+    console().print(table("The paper's errors", columns, rows, text=(0, 1, 2, 5)))
+
+
+study = typer.Typer(help="Questions beyond one job, answered by many trainings.", no_args_is_help=True)
+
+
+@study.callback()
+def _group() -> None:
+    """Questions beyond one job, answered by many trainings."""
+
+
+@study.command()
+def size(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer labels, clients and draws: some 10 seconds, and little is resolved.")
+    ] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files; 5,000 digits come along.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draws and the runs.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-sizes"),
+    workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores unless given.")] = None,
+    on: On = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """How do incentives scale? The same labels divided among 3 to 3,000 clients.
+
+    What one client's work is worth, what lying gains under LCEME and under the audition, pay over cost and risk, with
+    the power laws that fit. report.html in the folder; call again to continue after an interruption.
+
+    Example: truthfl study size --quick
+    """
+    if workers is not None and workers < 1:
+        raise InputError(f"workers is {workers}; it must be at least 1.")
+    if seed < 0:
+        raise InputError(f"seed is {seed}; it must be 0 or more.")
+    if data is not None and not data.is_dir():
+        raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
+    from truthfl.files import require_writable
+    from truthfl.studies.size.design import BUILT_IN, size_design
+    from truthfl.studies.size.report import write_size_study
+    from truthfl.studies.size.study import study_sizes
+
+    design = size_design(quick=quick, source=BUILT_IN if data is None else str(data.resolve()), seed=seed)
+    require_writable(out)
+    started = time.monotonic()
+    with exit_on_failure(out):
+        with workers_on(on, workers) as used, progress_bar() as progress:
+            found = study_sizes(design, out, workers=used, progress=progress or (lambda *_: None))
+        report = write_size_study(found, out, _study_provenance(found, time.monotonic() - started))
+    if json:
+        print_json({"sizes": found.sizes, "laws": found.laws, "tasks_done": found.tasks_done, "report": str(report)})
+    else:
+        _print_study(found, report)
+
+
+def _study_provenance(found: SizeStudy, seconds: float) -> Section:
+    from truthfl.learning.training.compute import kernel
+    from truthfl.reporting.report import how_made
+
+    compiled = kernel()
+    return how_made(
+        version=__version__,
+        command=shlex.join(["truthfl", *sys.argv[1:]]),
+        seeds=f"{found.design.seed}; all runs of a draw share theirs",
+        engine="NumPy" if compiled is None else f"compiled kernel, {compiled.instruction_set}",
+        seconds=seconds,
+        more=f"{found.tasks_done} tasks were done now; others had been kept from earlier calls.",
+    )
+
+
+def _print_study(found: SizeStudy, report: Path) -> None:
+    from truthfl.studies.size.report import (
+        RULE_COLUMNS,
+        WORTH_COLUMNS,
+        absence_sentences,
+        law_sentences,
+        rule_rows,
+        scope_sentence,
+        worth_rows,
+    )
+
+    screen = console()
+    screen.print(table("What one client's work is worth, in cents", WORTH_COLUMNS, worth_rows(found), text=()))
+    for name, title in (("lceme", "LCEME"), ("audition", "The audition")):
+        rows = rule_rows(found, name)
+        screen.print(table(f"{title}: pay, risk, and the best lie", RULE_COLUMNS, rows, text=(7,)))
+    for sentence in (*law_sentences(found), *absence_sentences(found), scope_sentence(found)):
+        screen.print(sentence)
+    screen.print(f"Tasks done now: {found.tasks_done}. Report: {report}")

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl import __version__
-from truthfl.cli.exit_codes import INTERRUPTED
-from truthfl.cli.output import JobFile, console, print_json, table
-from truthfl.cli.progress import progress_bar
-from truthfl.errors import InputError
+from truthfl.cli.output import JobFile, console, print_json, progress_bar, table
+from truthfl.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
-    from truthfl.federation.protocol.approval import PlanSummary
+    from truthfl.federation.operator.approval import PlanSummary
 
 ROWS_SHOWN = 40
 
@@ -50,8 +48,8 @@ def run(
 
     Example: truthfl run hospital.toml --out results
     """
-    from truthfl.federation.simulated.embedded import run_job
-    from truthfl.federation.simulated.run_report import (
+    from truthfl.federation.simulated.in_process import run_job
+    from truthfl.federation.simulated.report import (
         client_rows,
         results_document,
         summary_sentences,
@@ -60,8 +58,8 @@ def run(
     )
     from truthfl.files import require_writable
     from truthfl.job import DataJob, read_job
-    from truthfl.learning.compiled import kernel
-    from truthfl.ledger.address import shown_address, shown_arguments
+    from truthfl.learning.training.compute import kernel
+    from truthfl.ledger.database import shown_address, shown_arguments
     from truthfl.reporting.report import how_made
 
     if seed < 0:

@@ -1,26 +1,493 @@
-"""`truthfl serve`: run a job with participants on other machines."""
+"""`truthfl serve`: run a job with participants on other machines, show its page, and print what happens.
+
+Only named fields of an entry get into a line, so that no secret of a document does.
+
+After the end it stays for those who have not got their receipts.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import select
+import shlex
 import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from truthfl.cli.exit_codes import FAILED, INTERRUPTED, SERVICE_FAILED
-from truthfl.errors import InputError, ServiceError, TruthflError
+from truthfl.cli.label import open_in_browser
+from truthfl.cli.output import console, table
+from truthfl.errors import FAILED, INTERRUPTED, SERVICE_FAILED, InputError, ServiceError, TruthflError
+from truthfl.federation.deployed.admission import KnownKeys, enrolment_warning
+from truthfl.federation.deployed.job_server import open_job_server
+from truthfl.federation.deployed.mailboxes import MailboxGrid
+from truthfl.federation.operator.approval import PlanSummary, answer_plan, ask_by_file, clear_plan, shown_plan
+from truthfl.federation.operator.job_tally import describe_entry, describe_row, waits_words
+from truthfl.federation.operator.kept_jobs import KeptJob, kept_key
+from truthfl.federation.operator.live_status import LiveWriter, RoundWaits, ServingInfo, StageChange
+from truthfl.federation.protocol.job_control import commanded_answer
+from truthfl.federation.protocol.known_models import uncomparable_warnings
+from truthfl.federation.protocol.receipt_delivery import owed_receipts
+from truthfl.federation.protocol.server import WAITING, Operator, conduct_job, deliver_receipts
 from truthfl.files import make_private_folder
-from truthfl.texts import plain_lines
+from truthfl.ledger.book import Ledger
+from truthfl.ledger.entry import Entry
+from truthfl.ledger.evidence import amount_text
+from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.ledger.terms import JobTerms, offer_from
+from truthfl.texts import plain, plain_lines
 
 if TYPE_CHECKING:
-    from truthfl.federation.protocol.kept_jobs import KeptJob
     from truthfl.job import DataJob
-    from truthfl.ledger.book import Ledger
 
 
 ROWS_SHOWN = 40
+COLUMNS = ["client", "labels", "batch", "cost", "expected pay", "of cost", "most", "worth"]
+
+
+def print_plan_summary(plan: PlanSummary) -> None:
+    """A table of who is asked what for how much, and some sentences."""
+    out, count, units = console(), len(plan.offers), plan.minor_units
+    rows = [
+        [
+            offer.client,
+            f"{offer.labels:,}",
+            f"{offer.batch_size:,}",
+            amount_text(offer.cost, units),
+            amount_text(offer.expected_pay, units),
+            f"{offer.expected_pay / offer.cost:.2f}",
+            amount_text(offer.most, units),
+            "–" if offer.worth is None else f"{offer.worth:,.0f}",
+        ]
+        for offer in plan.offers[:ROWS_SHOWN]
+    ]
+    if count > ROWS_SHOWN:
+        rows.append([f"… {count - ROWS_SHOWN} more", *[""] * 7])
+    labels = sum(offer.labels for offer in plan.offers)
+    cost, expected, most = (amount_text(a, units) for a in (plan.total_cost, plan.total_expected, plan.total_most))
+    rows.append(["total", f"{labels:,}", "", cost, expected, f"{plan.total_expected / plan.total_cost:.2f}", most, ""])
+    out.print(table(f"Offers to {count} client{'s' * (count > 1)}, contract {plan.contract}", COLUMNS, rows))
+    for sentence in sentences(plan):
+        out.print(sentence)
+
+
+def sentences(plan: PlanSummary) -> list[str]:
+    """What the work is worth, costs and pays, what can be owed, warnings, and who is not asked."""
+    expected, highest = (amount_text(amount, plan.minor_units) for amount in (plan.total_expected, plan.total_most))
+    most = (
+        f"and never more than {highest}"
+        if plan.has_cap
+        else f"and more if the model is better than expected: this contract has no cap, and would pay "
+        f"{highest} for a loss of 0"
+    )
+    found = [
+        f"Expected pay is {expected} {plan.currency} in all, up to {plan.largest_factor:.2f} times the "
+        f"cost of the work, {most}."
+    ]
+    return found + plan.sentences + [f"Not asked: {name}; {reason}." for name, reason in plan.left_out.items()]
+
+
+TEXT, JSON = "text", "json"
+FORMATS = (TEXT, JSON)
+REFUSED = "refused"  # the event of somebody who was not let in
+WARNING = "warning"
+LONGEST_LINE = 1000
+NUMBERS = {  # by kind: the fields of its document that are in a JSON line
+    "enrolment": ("samples",),
+    "plan": ("step_size", "expected_loss"),
+    "hold": ("solo_loss",),
+    "audition": ("solo_loss", "passed"),
+    "round": ("round", "loss", "accuracy"),
+    "rejection": ("round",),
+    "test": ("loss", "accuracy", "samples"),
+    "settlement": ("delivered", "asked", "pay"),
+    "payment": ("amount",),
+}
+WORDS = {"rejection": ("stage", "reason"), "payment": ("state", "currency")}
+SIGNED_KINDS = ("answer", "final", "offer", "command")  # whose entries hold a document with its signature
+
+
+def require_format(name: str) -> str:
+    """The name if it is one of a format; an error otherwise."""
+    if name not in FORMATS:
+        raise InputError(f"log is {plain(name, 40)!r}; it must be {' or '.join(FORMATS)}.")
+    return name
+
+
+def log_line(entry: Entry, terms: JobTerms | None, log_format: str = TEXT) -> str | None:
+    """One line about this entry; None in the text format for kinds that it leaves out.
+
+    terms   the job's, None before there are any; they say what a minor unit is
+    """
+    try:
+        if log_format == TEXT:
+            line = describe_entry(entry, terms)
+            return None if line is None else plain(f"{_local_clock(entry.at)} {line}", LONGEST_LINE)
+        return _json(_entry_fields(entry, terms))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        words = f"entry {entry.sequence} was not written by truthfl"
+        return (
+            plain(words) if log_format == TEXT else _json(_common(entry.at, "warning", "unreadable", entry.job, words))
+        )
+
+
+def stage_line(job: str, change: StageChange | RoundWaits, log_format: str = TEXT) -> str:
+    """One line about the stage that the server has entered, about a pause, or a round that waits for people."""
+    if isinstance(change, RoundWaits):
+        return _waits_line(job, change, log_format)
+    until = "" if change.deadline is None else f", until {_local_clock(change.deadline)}"
+    words = f"stage: {change.stage}{', paused' if change.paused else until}"
+    if log_format == TEXT:
+        return plain(f"{_local_clock(change.at)} {words}", LONGEST_LINE)
+    fields = _common(change.at, "info", "stage", job, words)
+    return _json(fields | {"stage": plain(change.stage), "paused": change.paused, "deadline": change.deadline})
+
+
+def event_line(event: str, job: str, message: str) -> str:
+    """A JSON line about something that is in no ledger, of this moment."""
+    level = "warning" if event in (REFUSED, WARNING) else "info"
+    return _json(_common(datetime.now(UTC).isoformat(), level, event, job, message))
+
+
+def _waits_line(job: str, waits: RoundWaits, log_format: str) -> str:
+    words = f"{waits_words(waits)}, until {_local_clock(waits.until)} at most"
+    if log_format == TEXT:
+        return plain(f"{_local_clock(waits.at)} {words}", LONGEST_LINE)
+    fields = _common(waits.at, "warning", "waits", job, words)
+    return _json(fields | {"round": waits.round, "deadline": plain(waits.until)})
+
+
+def _entry_fields(entry: Entry, terms: JobTerms | None) -> dict[str, Any]:
+    level = "warning" if entry.kind in ("rejection", "hold") else "info"
+    fields = _common(entry.at, level, entry.kind, entry.job, describe_row(entry, terms))
+    document = entry.document
+    fields |= {"client": _client_of(entry), "sequence": entry.sequence}
+    fields |= {name: document[name] for name in NUMBERS.get(entry.kind, ()) if _is_number(document.get(name))}
+    return fields | {name: plain(document[name]) for name in WORDS.get(entry.kind, ()) if name in document}
+
+
+def _common(at: str, level: str, event: str, job: str, message: str) -> dict[str, Any]:
+    words = plain(message, LONGEST_LINE)
+    return {
+        "time": plain(at),
+        "level": level,
+        "event": plain(event),
+        "job": plain(job),
+        "client": None,
+        "message": words,
+    }
+
+
+def _client_of(entry: Entry) -> str | None:
+    """Whom the entry is about; None if it is about all, or about a node that is no client."""
+    document = entry.document
+    inner = document.get("document", {}) if entry.kind in SIGNED_KINDS else document
+    name = entry.key.partition("/")[2] if entry.kind == "offer" else inner.get("client")
+    if entry.kind == "enrolment":
+        name = document["name"]
+    return None if name is None else plain(name)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _local_clock(at: str) -> str:
+    """The time of day, as the operator's clock shows it."""
+    return f"{datetime.fromisoformat(at).astimezone():%H:%M:%S}"
+
+
+def _json(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False)
+
+
+POLL_SECONDS = 0.2
+LONGEST = 1000  # letters of a line
+
+
+class Narrator:
+    """A context manager; entries that are there when it begins are not printed again.
+
+    log_format  one of `job_log.FORMATS`
+    live        the server's status, for its stages
+    """
+
+    def __init__(self, ledger: Ledger, job: str, log_format: str, live: LiveWriter) -> None:
+        self.ledger, self.job, self.log_format, self.live = ledger, job, log_format, live
+        self.terms: JobTerms | None = None
+        self.last = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._print_new_entries, name="truthfl narrator", daemon=True)
+
+    def __enter__(self) -> Narrator:
+        for entry in self.ledger.entries(self.job):
+            self._note(entry)
+        self._thread.start()
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self.ledger.stop_waiting()
+        self._ended.set()
+        self._thread.join()
+
+    def _print_new_entries(self) -> None:
+        over = False
+        while not over:
+            over = self._ended.wait(POLL_SECONDS)
+            try:
+                self._print_once()
+            except ServiceError:  # the ledger is out of reach; who conducts the job tells so
+                if over:
+                    return
+
+    def _print_once(self) -> None:
+        entries = self.ledger.entries(self.job, after=self.last)
+        changes = deque(self.live.take_stage_changes())
+        for entry in entries:
+            while changes and changes[0].at <= entry.at:
+                self._print_stage(changes.popleft())
+            self._note(entry)
+            line = log_line(entry, self.terms, self.log_format)
+            if line is not None:
+                print(line, flush=True)
+        for change in changes:
+            self._print_stage(change)
+
+    def _print_stage(self, change: StageChange | RoundWaits) -> None:
+        print(stage_line(self.job, change, self.log_format), flush=True)
+
+    def _note(self, entry: Entry) -> None:
+        self.last = entry.sequence
+        if entry.kind == "offer":
+            self.terms = offer_from(entry.document).job
+
+
+def tell(log_format: str, event: str, job: str, sentence: str) -> None:
+    """Print a sentence about a job that is in no ledger: as it is for people, as an event for programs."""
+    print(
+        event_line(event, job, sentence) if log_format == JSON else f"truthfl: {plain(sentence, LONGEST)}", flush=True
+    )
+
+
+def tell_at(log_format: str, event: str, job: str, sentence: str) -> None:
+    """As `tell`, with the time of day for people too."""
+    if log_format == JSON:
+        tell(log_format, event, job, sentence)
+    else:
+        print(f"{datetime.now():%H:%M:%S} {plain(sentence, LONGEST)}", flush=True)
+
+
+MOST_REFUSALS = 100  # printed
+MOST_NAMES = 10  # of people, in a sentence
+QUESTION = "Send these offers? [y/N]: "
+
+
+@dataclass(frozen=True)
+class ServeChoices:
+    """How a job is served.
+
+    ask         whether offers are sent only after the operator has approved the plan
+    page        whether the operator's page is opened
+    browser     whether it is opened in a browser
+    metrics     the port of metrics; None for none
+    log_format  one of `job_log.FORMATS`
+    linger      for how many minutes the server stays for those who have not got their receipts
+    """
+
+    ask: bool
+    page: bool = False
+    browser: bool = True
+    metrics: int | None = None
+    log_format: str = TEXT
+    linger: float = 0.0
+
+
+def serve_job(
+    kept: KeptJob,
+    ledger: Ledger,
+    out: Path,
+    serving: ServingInfo,
+    keys: Path | None,
+    choices: ServeChoices,
+    show_result: Callable[[], None],
+) -> None:
+    """Listen for nodes, conduct the job unless it is complete, and deliver the receipts that nobody took yet.
+
+    keys         the folder with the certificates; None without TLS
+    show_result  called when the job is over
+    """
+    key, draws, names = kept_key(Path(serving.key)), kept.draws, tuple(kept.job.clients.name)
+    known = KnownKeys(ledger, kept.name, Path(serving.participants), names)
+    live, log_format = LiveWriter(out, kept.name, names, serving.address), choices.log_format
+    note = _refusal_teller(live, kept.name, log_format)
+    clear_plan(out)
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            open_job_server(
+                serving.host, serving.port, keys, known.lines(), known.look_up, note=note, admit=known.admit
+            )
+        )
+        tell(log_format, "listening", kept.name, f"job {kept.name} at {serving.address}")
+        if kept.is_new:
+            own = known.lines()
+            uncomparable = uncomparable_warnings(ledger, out, kept.job)
+            _warn(kept, [] if keys is None else [name for name in names if name not in own], uncomparable, log_format)
+        _open_more(stack, out, serving, key, choices)
+        in_ledger = partial(commanded_answer, ledger, kept.name, public_line(key))
+        approve = partial(_ask, out, kept.name, log_format, in_ledger) if choices.ask else _show_unless(log_format)
+        operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve, live=live)
+        if not kept.complete:
+            progress = partial(_tell_waiting, log_format, kept.name, len(names))
+            with Narrator(ledger, kept.name, log_format, live):
+                conduct_job(server.grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), progress)
+        show_result()
+        _linger(server.grid, kept, replace(operator, live=True), choices)
+
+
+def _warn(kept: KeptJob, unknown: Sequence[str], uncomparable: Sequence[str], log_format: str) -> None:
+    """Warn of deadlines that cannot be kept, and of what is `uncomparable`.
+
+    unknown  those who can still be invited
+    """
+    short = enrolment_warning(unknown, kept.job.server.enrol_seconds)
+    for sentence in (*kept.job.warnings, *([] if short is None else [short]), *uncomparable):
+        tell(log_format, WARNING, kept.name, sentence)
+
+
+def _linger(grid: MailboxGrid, kept: KeptJob, operator: Operator, choices: ServeChoices) -> None:
+    """Stay for those who have not got their receipts, for the time that was chosen; say who they are and what to do."""
+    say = partial(tell, choices.log_format, "receipts", kept.name)
+    missing = owed_receipts(operator.ledger, kept.name)
+    if missing and choices.linger:
+        until = datetime.now().astimezone() + timedelta(minutes=choices.linger)
+        say(
+            f"{_names(missing)} {'has' if len(missing) == 1 else 'have'} no receipt yet. This server delivers until "
+            f"{until:%Y-%m-%d %H:%M} (--linger); Ctrl+C ends it."
+        )
+        with suppress(KeyboardInterrupt):
+            deliver_receipts(
+                grid,
+                kept.job,
+                kept.name,
+                operator,
+                60 * choices.linger,
+                lambda name: say(f"{name} has got the receipt."),
+            )
+        missing = owed_receipts(operator.ledger, kept.name)
+    if missing:
+        say(
+            f"without a receipt: {_names(missing)}. The same command delivers it when they join again; truthfl ledger "
+            "receipt writes it as a file."
+        )
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _open_more(stack: ExitStack, out: Path, serving: ServingInfo, key: PrivateKey, choices: ServeChoices) -> None:
+    """Open the operator's page and the metrics, if they are wanted."""
+    if choices.metrics is not None:
+        from truthfl.console.metrics import serve_metrics
+
+        url = stack.enter_context(serve_metrics(choices.metrics, out, serving.ledger, serving.job))
+        tell(choices.log_format, "metrics", serving.job, f"metrics are at {url}")
+    if choices.page:
+        from truthfl.console.application import open_operator_page
+
+        page = stack.enter_context(open_operator_page(out, serving.ledger, serving.job, key))
+        print(f"Your page, for this machine alone: {page.url}", file=_for_people(choices.log_format), flush=True)
+        if choices.browser:
+            open_in_browser(page.url, out)
+
+
+def _tell_waiting(log_format: str, job: str, clients: int, activity: str, _done: int, _all: int) -> None:
+    """Tell when the job is in the ledger and participants can be invited."""
+    if activity == WAITING:
+        tell(log_format, "waiting", job, f"waiting for {clients} clients")
+
+
+def _refusal_teller(live: LiveWriter, job: str, log_format: str) -> Callable[[str, str], None]:
+    """A function that tells who was not let in and why, the same only once, and notes it in the live status."""
+    told = set[tuple[str, str]]()
+
+    def tell_refusal(address: str, reason: str) -> None:
+        live.note_refused_connection(address, reason)
+        if (address, reason) not in told and len(told) < MOST_REFUSALS:
+            told.add((address, reason))
+            tell_at(log_format, REFUSED, job, f"{address} was not let in: {reason}")
+
+    return tell_refusal
+
+
+def _show_unless(log_format: str) -> Callable[[PlanSummary], bool]:
+    """A function that approves every plan, and shows it to people."""
+
+    def show(plan: PlanSummary) -> bool:
+        if log_format == TEXT:
+            print_plan_summary(plan)
+        return True
+
+    return show
+
+
+def _ask(out: Path, job: str, log_format: str, in_ledger: Callable[[str], bool | None], plan: PlanSummary) -> bool:
+    """Show a plan; wait until it is answered at the terminal, on the page, or by `truthfl approve`."""
+    if log_format == TEXT:
+        print_plan_summary(plan)
+    else:
+        tell(log_format, "approval", job, f"a plan with {len(plan.offers)} offers waits for approval")
+    if not sys.stdin.isatty():
+        where = shlex.quote(str(out))
+        tell(log_format, "approval", job, f"it waits for you: truthfl approve --out {where}, or truthfl console.")
+    answered = threading.Event()
+    asking = (out, plan, log_format, answered)
+    threading.Thread(target=_read_terminal, args=asking, name="truthfl terminal", daemon=True).start()
+    try:
+        approved = ask_by_file(out, plan, in_ledger)
+    finally:
+        answered.set()
+    told = "The offers are sent." if approved else "No offer is sent."
+    if log_format == TEXT:
+        print(f"\n{told}", flush=True)
+    else:
+        tell(log_format, "approval", job, told)
+    return approved
+
+
+def _read_terminal(out: Path, plan: PlanSummary, log_format: str, answered: threading.Event) -> None:
+    """Ask at the terminal, until the plan is answered here or elsewhere; anything but yes is no."""
+    while shown_plan(out) != plan:
+        if answered.wait(POLL_SECONDS):
+            return
+    if not sys.stdin.isatty():
+        return
+    print(QUESTION, end="", file=_for_people(log_format), flush=True)
+    while not answered.is_set():
+        if not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
+            continue
+        line = sys.stdin.readline()
+        if line:
+            answer_plan(out, plan, approved=line.strip().lower() in ("y", "yes"))
+        return
+
+
+def _for_people(log_format: str) -> TextIO:
+    """Where to print what is no line of the log: not among the lines for programs."""
+    return sys.stdout if log_format == TEXT else sys.stderr
+
+
 MOST_MINUTES = 60 * 24 * 366
 
 
@@ -78,13 +545,10 @@ def serve(
 
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
-    from truthfl.cli.job_log import require_format
-    from truthfl.cli.serving import ServeChoices, serve_job
     from truthfl.federation.deployed.job_server import require_can_listen
-    from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
-    from truthfl.federation.protocol.operator_folder import keep_ledger_address, kept_key, lock_folder
+    from truthfl.federation.operator.kept_jobs import JobSource, choose_job, keep_ledger_address, kept_key, lock_folder
+    from truthfl.federation.operator.live_status import ServingInfo, write_serving
     from truthfl.federation.protocol.receipt_delivery import owed_receipts
-    from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
     from truthfl.files import require_writable
     from truthfl.job import read_job_text
     from truthfl.ledger.book import open_ledger
@@ -139,7 +603,6 @@ def serve(
 
 def _tell_differences(kept: KeptJob, job_file: Path, log: str) -> None:
     """Say how the job is another one than its file describes today."""
-    from truthfl.cli.narrator import tell
 
     if kept.complete:
         tell(log, "complete", kept.name, f"job {kept.name} is complete; --new begins another.")
@@ -156,11 +619,9 @@ def _show_result(ledger: Ledger, name: str, out: Path, log_format: str) -> None:
     import shlex
 
     from truthfl import __version__
-    from truthfl.cli.job_log import JSON
-    from truthfl.cli.narrator import tell
     from truthfl.cli.output import console, table
-    from truthfl.federation.protocol.served_report import client_rows, columns, summary_sentences, write_served_report
-    from truthfl.ledger.address import shown_arguments
+    from truthfl.federation.operator.served_report import client_rows, columns, summary_sentences, write_served_report
+    from truthfl.ledger.database import shown_arguments
     from truthfl.ledger.job_view import job_view
 
     view = job_view(name, ledger.entries(name))

@@ -4,18 +4,155 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.output import console, print_json
+from truthfl.cli.output import console, print_json, table
 from truthfl.errors import InputError
+from truthfl.federation.operator.job_status import JobStatus, ParticipantStatus
+from truthfl.federation.operator.job_tally import waits_words
+from truthfl.ledger.evidence import amount_text
+from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from rich.console import Group
+    from rich.table import Table
 
-    from truthfl.federation.protocol.job_status import JobStatus
+
+ROWS_SHOWN, REASONS_SHOWN, LONGEST_NAME, LONGEST_REASON = 40, 5, 24, 200
+COLUMNS = ["client", "state", "here", "labels", "solo loss", "rounds", "refused", "expected", "most", "pay"]
+
+
+def status_table(status: JobStatus) -> Table:
+    """One row for each participant."""
+    units = 1 if status.money is None else status.money.minor_units
+    rows = [_row(one, units) for one in status.participants[:ROWS_SHOWN]]
+    if len(status.participants) > ROWS_SHOWN:
+        rows.append([f"… {len(status.participants) - ROWS_SHOWN} more", *[""] * (len(COLUMNS) - 1)])
+    if status.money is not None:
+        money = status.money
+        done = "" if money.settled is None else amount_text(money.settled, units)
+        totals = [amount_text(money.expected, units), amount_text(money.most, units), done]
+        rows.append(["total", *[""] * (len(COLUMNS) - 4), *totals])
+    return table(f"Job {status.job}: {stage_words(status)}", COLUMNS, rows, text=(0, 1, 2))
+
+
+def stage_words(status: JobStatus) -> str:
+    """Stage, since when, until when."""
+    words = status.stage if status.since is None else f"{status.stage} since {local_time(status.since)}"
+    if status.stage == "training" and status.rounds_planned is not None:
+        words += f", {len(status.rounds):,} of {status.rounds_planned:,} rounds"
+    if status.paused:
+        words += ", paused"
+    return words if status.deadline is None else f"{words}, until {local_time(status.deadline)}"
+
+
+def local_time(at: str) -> str:
+    """A time in the ledger as the operator's clock shows it, with the date unless it is today."""
+    try:
+        moment = datetime.fromisoformat(at).astimezone()
+    except ValueError:
+        return plain(at, LONGEST_NAME)
+    today = datetime.now(UTC).astimezone().date() == moment.date()
+    return f"{moment:%H:%M:%S}" if today else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def status_lines(status: JobStatus) -> list[str]:
+    """Server, model, money, and what went wrong, each in a line."""
+    lines = [_server_line(status)]
+    if status.waits is not None:
+        waits = status.waits
+        times = f"since {local_time(waits.at)}, until {local_time(waits.until)} at most"
+        lines.append(plain(f"{waits_words(waits)} {times}.", LONGEST_REASON))
+    last = next((point for point in reversed(status.rounds) if point.loss is not None), None)
+    if status.test is not None and status.test["loss"] is not None:
+        lines.append(f"Test: loss {status.test['loss']:.4f}{_accuracy(status.test['accuracy'])}.")
+    elif last is not None:
+        lines.append(f"After round {last.round:,}: loss {last.loss:.4f}{_accuracy(last.accuracy)}.")
+    lines += _money_lines(status)
+    if status.without_receipt:
+        more = len(status.without_receipt) - REASONS_SHOWN
+        names = ", ".join(status.without_receipt[:REASONS_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+        lines.append(
+            plain(f"Without their receipt: {names}; truthfl serve delivers it when they join.", LONGEST_REASON)
+        )
+    refused = sum(status.refused_at.values())
+    if refused:
+        by_stage = ", ".join(f"{count:,} in {stage}" for stage, count in status.refused_at.items())
+        lines.append(f"Replies that were not taken: {by_stage}.")
+    lines += _reasons(status)
+    if status.unreadable_rows:
+        lines.append(f"Beware: truthfl did not write {status.unreadable_rows:,} of the rows; truthfl ledger check.")
+    return lines
+
+
+def _row(one: ParticipantStatus, units: int) -> list[str]:
+    here = {True: "yes" if one.samples is not None else "silent", False: "no", None: ""}[one.connected]
+    labels = "" if one.labels_asked is None else f"{_or_dash(one.labels_done)}/{one.labels_asked:,}"
+    rounds = f"{one.rounds_delivered:,}/{one.rounds_asked:,}" if one.rounds_asked else ""
+    money = (one.expected_pay, one.most_pay, one.settled_pay)
+    return [
+        plain(one.name, LONGEST_NAME),
+        one.state,
+        here,
+        labels,
+        "" if one.solo_loss is None else f"{one.solo_loss:.4f}",
+        rounds,
+        f"{one.refused:,}" if one.refused else "",
+        *("" if amount is None else amount_text(amount, units) for amount in money),
+    ]
+
+
+def _server_line(status: JobStatus) -> str:
+    if status.running:
+        there = sum(one.connected is True for one in status.participants)
+        where, all_ = status.address or "this machine", len(status.participants)
+        return f"The server runs at {where}; {there:,} of {all_:,} are there."
+    return (
+        "The job is over." if status.is_over else "No server runs it; truthfl serve, given again, goes on where it was."
+    )
+
+
+def _money_lines(status: JobStatus) -> list[str]:
+    money = status.money
+    if money is None:
+        return []
+    units, currency = money.minor_units, money.currency
+    most = "and never more than" if money.has_cap else "and for a loss of 0"
+    lines = [
+        f"Expected pay {amount_text(money.expected, units)} {currency}, of which accepted "
+        f"{amount_text(money.committed, units)}, {most} {amount_text(money.most, units)}."
+    ]
+    if money.settled is not None:
+        states = {"due": money.due, "sent": money.sent, "confirmed": money.paid, "failed": money.failed}
+        parts = ", ".join(f"{state} {amount_text(amount, units)}" for state, amount in states.items() if amount)
+        lines.append(f"Settled {amount_text(money.settled, units)} {currency}{f': {parts}' if parts else ''}.")
+    return lines
+
+
+def _reasons(status: JobStatus) -> list[str]:
+    """Why people are out, and what was refused last."""
+    out = [f"{one.name}: {one.state}; {one.reason.rstrip('.')}." for one in status.participants if one.reason]
+    refusals = [f"{one.name}: {last.stage}: {last.reason}." for one in status.participants for last in one.refusals[:1]]
+    strangers = [f"{one.who}: {one.reason}." for one in (*status.connections, *status.strangers)]
+    found = []
+    for lines in (out, refusals, strangers):
+        found += [plain(line, LONGEST_REASON) for line in lines[:REASONS_SHOWN]]
+        if len(lines) > REASONS_SHOWN:
+            found.append(f"… and {len(lines) - REASONS_SHOWN:,} more.")
+    return found
+
+
+def _accuracy(share: float | None) -> str:
+    return "" if share is None else f", accuracy {share:.1%}"
+
+
+def _or_dash(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
 
 SECONDS_BETWEEN = 1.0
 
@@ -40,7 +177,7 @@ def status(
     Example: truthfl status --out served --watch
     """
     from truthfl.console.metrics import metrics_text
-    from truthfl.federation.protocol.job_watch import job_watch
+    from truthfl.federation.operator.job_watch import job_watch
 
     if sum((json, watch, metrics)) > 1:
         raise InputError("--json, --watch and --metrics exclude each other; say one of them.")
@@ -79,7 +216,5 @@ def _show_until_interrupted(read: Callable[[], JobStatus]) -> None:
 
 def _all_of(found: JobStatus) -> Group:
     from rich.console import Group
-
-    from truthfl.cli.status_output import status_lines, status_table
 
     return Group(status_table(found), *status_lines(found))

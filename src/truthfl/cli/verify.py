@@ -1,10 +1,12 @@
-"""`truthfl verify`: the best lie of any client, in real training for a job on data, on the loss model for others."""
+"""`truthfl verify`: the best lie of any client; the option `--on`, by which a Ray cluster trains."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,15 +14,40 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl import __version__
-from truthfl.cli.cluster import On, workers_on
-from truthfl.cli.output import JobFile, console, print_json, table
-from truthfl.cli.progress import exit_on_failure, progress_bar
+from truthfl.cli.output import JobFile, console, exit_on_failure, print_json, progress_bar, table
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
     from truthfl.job import ConstantsJob, DataJob
     from truthfl.reporting.report import Section
     from truthfl.studies.verify.job_verification import JobVerification
+    from truthfl.studies.work import Workers
+
+
+On = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ray[://HOST:PORT]",
+        help="Have a Ray cluster train: ray for one on this machine, ray://HOST:PORT for one elsewhere.",
+    ),
+]
+
+
+@contextmanager
+def workers_on(on: str | None, workers: int | None = None) -> Iterator[int | Workers | None]:
+    """The workers of a study: the cluster that is named, or else so many processes."""
+    if on is None:
+        yield workers
+        return
+    if workers is not None:
+        raise InputError("--workers is a number of processes on this machine; with --on the cluster has its own.")
+    from truthfl.studies.cluster.workers import RayWorkers
+
+    with RayWorkers(on) as cluster:
+        yield cluster
+    if cluster.repeated:
+        tasks = "1 task was" if cluster.repeated == 1 else f"{cluster.repeated:,} tasks were"
+        print(f"truthfl: {tasks} computed again, because a process or node was lost.", file=sys.stderr)
 
 
 def verify(
@@ -89,7 +116,7 @@ def _verify_by_training(
 ) -> None:
     from truthfl.files import require_writable
     from truthfl.studies.verify.job_verification import verify_job
-    from truthfl.studies.verify.verification_report import (
+    from truthfl.studies.verify.report import (
         CLIENT_COLUMNS,
         SHORT_COLUMNS,
         client_rows,
@@ -143,7 +170,7 @@ def _scope_sentence(verification: JobVerification) -> str:
 
 
 def _provenance(seed: int, seconds: float) -> Section:
-    from truthfl.learning.compiled import kernel
+    from truthfl.learning.training.compute import kernel
     from truthfl.reporting.report import how_made
 
     compiled = kernel()

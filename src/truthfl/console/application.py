@@ -6,7 +6,8 @@ It serves files of the package and what the ledger and the operator's folder say
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,20 +20,25 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from truthfl.console.commands import OUT, CommandRequest, asks_address, extendable, give, invitable, parse_command
-from truthfl.federation.protocol.approval import PlanSummary
-from truthfl.federation.protocol.job_status import JobStatus
-from truthfl.federation.protocol.job_watch import JobWatch
+from truthfl.federation.operator.approval import PlanSummary
+from truthfl.federation.operator.job_status import JobStatus
+from truthfl.federation.operator.job_watch import JobWatch, job_watch, ledger_address_of
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.checking import check
 from truthfl.ledger.signing import PrivateKey
-from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.access import AccessSecrets, Guard
 from truthfl.page.catalogue import ENGLISH
-from truthfl.page.localized_files import CATALOGUE, catalogue_file
-from truthfl.page.request_guard import Guard
-from truthfl.page.requests import StaleError, body_fields
-from truthfl.page.responses import error_handlers, file_response, static_route
-from truthfl.page.routing import get_route, post_route
-from truthfl.page.static_files import static_files
+from truthfl.page.files import CATALOGUE, catalogue_file, static_files
+from truthfl.page.http import (
+    StaleError,
+    body_fields,
+    error_handlers,
+    file_response,
+    get_route,
+    post_route,
+    static_route,
+)
+from truthfl.page.serving import OpenPage, opened
 from truthfl.texts import plain
 
 SHARED_FILES = ("api.js", "base.css", "dom.js", "format.js", "icon.svg", "text.js")
@@ -135,3 +141,26 @@ def _waiting_document(plan: PlanSummary) -> dict[str, Any]:
     return (
         document | totals | {"left_out": left_out, "currency": plain(plan.currency), "contract": plain(plan.contract)}
     )
+
+
+@contextmanager
+def open_operator_page(
+    folder: Path, ledger_address: str | None, job: str | None, key: PrivateKey | None, port: int = 0
+) -> Iterator[OpenPage]:
+    """Serve the page on loopback until the context ends. Whoever has its URL acts with the operator's key.
+
+    folder          the operator's
+    ledger_address  the folder's own if None; who gives it with a job may watch one that has not begun
+    job             the last of the folder if None
+    key             signs commands; None for a page that only shows
+    port            0 for any free one
+    """
+    address = ledger_address or ledger_address_of(folder)
+    with job_watch(folder, ledger_address, job) as watched:
+
+        def application(access: AccessSecrets) -> ASGIApp:
+
+            return operator_page(watched, address, key, access)
+
+        with opened(application, port, "operator's page") as page:
+            yield page

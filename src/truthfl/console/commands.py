@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from truthfl.errors import InputError
-from truthfl.federation.deployed.invitation import Invitation
-from truthfl.federation.deployed.inviting import invite_fields, needs_address, new_invitation, served_in
-from truthfl.federation.protocol.command_rules import (
+from truthfl.federation.deployed.admission import invite_fields, needs_address, new_invitation, served_in
+from truthfl.federation.deployed.invitations import Invitation
+from truthfl.federation.operator.approval import answer_plan
+from truthfl.federation.operator.commands import (
     STAGES,
     commanded_state,
     extended_until,
@@ -18,12 +19,9 @@ from truthfl.federation.protocol.command_rules import (
     require_paused,
     require_removable,
 )
-from truthfl.federation.protocol.job_status import JobStatus
-from truthfl.federation.protocol.job_watch import JobWatch
-from truthfl.federation.protocol.live_status import ENROLLING, LiveStatus
-from truthfl.federation.protocol.participant_status import ADMITTED, AWAITED, INVITED
-from truthfl.federation.protocol.plan_files import answer_plan
-from truthfl.federation.protocol.serving_file import read_serving
+from truthfl.federation.operator.job_status import ADMITTED, AWAITED, INVITED, JobStatus
+from truthfl.federation.operator.job_watch import JobWatch
+from truthfl.federation.operator.live_status import ENROLLING, LiveStatus, read_serving
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.command_rows import give_command
@@ -44,7 +42,7 @@ from truthfl.ledger.commands import (
 )
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import PrivateKey, public_line
-from truthfl.page.requests import StaleError, body_fields, require_expected
+from truthfl.page.http import StaleError, body_fields, require_expected
 from truthfl.texts import LONGEST_SENTENCE, is_plain
 
 NEEDED: dict[str, set[str]] = {  # by kind: the fields that a request has besides the reason

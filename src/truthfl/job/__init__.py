@@ -2,9 +2,7 @@
 
 from truthfl.job.job_file import job_of_text, read_classes, read_job, read_job_text
 from truthfl.job.jobs import ConstantsJob, DataJob, plan_job
-from truthfl.job.participants import Participants
-from truthfl.job.privacy_settings import PrivacySettings
-from truthfl.job.settings import ContractChoice, ServerSettings
+from truthfl.job.sections import ContractChoice, Participants, PrivacySettings, ServerSettings
 
 __all__ = [
     "ConstantsJob",

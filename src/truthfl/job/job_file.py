@@ -14,16 +14,20 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from truthfl.contracts.setting import Clients, Constants, Training
 from truthfl.errors import InputError
 from truthfl.job.classes_section import ClassesSection, classes_from
 from truthfl.job.jobs import ConstantsJob, DataJob
-from truthfl.job.participants import Participants
-from truthfl.job.privacy_settings import PrivacySettings
-from truthfl.job.settings import DEFAULT_CONTRACT, ContractChoice, ServerSettings
-from truthfl.job.task_section import task_from
-from truthfl.learning.federations import OWN, Data, ModelChoice
-from truthfl.learning.task_choice import PICTURES, TaskChoice
-from truthfl.mechanism.setting import Clients, Constants, Training
+from truthfl.job.sections import (
+    DEFAULT_CONTRACT,
+    ContractChoice,
+    Participants,
+    PrivacySettings,
+    ServerSettings,
+    task_from,
+)
+from truthfl.learning.data.federations import OWN, Data, ModelChoice
+from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice
 
 OWN_SECTIONS = ("task", "classes")  # read by functions of their own
 

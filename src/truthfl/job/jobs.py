@@ -11,16 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from truthfl.contracts.contract import Mechanism, PlanInputs, require_sound
+from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.lceme.private_costs import CostDistribution
+from truthfl.contracts.planning import Plan, make_plan
+from truthfl.contracts.setting import Clients, Constants, Training
 from truthfl.errors import InputError
 from truthfl.job.classes_section import ClassesSection
-from truthfl.job.cost_distribution import cost_distribution, cost_range
-from truthfl.job.participants import Participants
-from truthfl.job.privacy_settings import PrivacySettings
-from truthfl.job.settings import BOUNDS, CONSTANTS_CONTRACT, ContractChoice, ServerSettings
-from truthfl.job.size_limits import require_sizes
-from truthfl.learning.aggregation import MEAN, ReportRule, is_own
-from truthfl.learning.behaviours import behaviour as known_behaviour
-from truthfl.learning.federations import (
+from truthfl.job.sections import (
+    BOUNDS,
+    CONSTANTS_CONTRACT,
+    ContractChoice,
+    Participants,
+    PrivacySettings,
+    ServerSettings,
+    cost_distribution,
+    cost_range,
+    require_sizes,
+)
+from truthfl.learning.data.federations import (
     Data,
     ModelChoice,
     ServerSide,
@@ -29,13 +38,10 @@ from truthfl.learning.federations import (
     server_side,
     with_rule,
 )
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.planning import Plan, make_plan
-from truthfl.learning.task_choice import PICTURES, TaskChoice
-from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.mechanism import Mechanism, PlanInputs, require_sound
-from truthfl.mechanism.setting import Clients, Constants, Training
-from truthfl.mechanism.virtual_cost import CostDistribution
+from truthfl.learning.people.behaviours import behaviour as known_behaviour
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice
+from truthfl.learning.training.aggregation import MEAN, ReportRule, is_own
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class DataJob:
         named = self.server.aggregation
         if not is_own(named):
             return named
-        from truthfl.learning.own_strategy import is_mean
+        from truthfl.learning.training.own_strategy import is_mean
 
         try:
             return MEAN if is_mean(named) else named

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from truthfl.ledger.book import Ledger, open_for_reading, open_ledger
     from truthfl.ledger.checking import check, check_receipt
-    from truthfl.ledger.export import payout_rows
     from truthfl.ledger.job_view import job_view as view_of_job
     from truthfl.ledger.payments import advance as advance_payment
     from truthfl.ledger.payments import payments as payments_of
+    from truthfl.ledger.payments import payout_rows
     from truthfl.ledger.receipts import receipt_fault
     from truthfl.ledger.settlement import settle
 
@@ -51,7 +51,7 @@ _TARGETS = {  # public name: module and attribute
     "open_for_reading": ("book", "open_for_reading"),
     "open_ledger": ("book", "open_ledger"),
     "payments_of": ("payments", "payments"),
-    "payout_rows": ("export", "payout_rows"),
+    "payout_rows": ("payments", "payout_rows"),
     "receipt_fault": ("receipts", "receipt_fault"),
     "settle": ("settlement", "settle"),
     "view_of_job": ("job_view", "job_view"),

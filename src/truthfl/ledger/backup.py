@@ -1,4 +1,12 @@
-"""Back up an operator's folder and keys into one file, also while the server runs.
+"""Backups of an operator's folder and keys, restored whole or not at all; anchors, by which going back is found.
+
+A hash chain does not show that its last entries were removed, or that it was written anew from some entry on. Who has
+an anchor, or a client's receipt, finds both.
+
+folder/…        files of the operator's folder, the ledger as folder/ledger.db
+keys/…          her keys and certificates
+participants/…  the public keys of participants
+manifest.json   digest and size of each file, and the ledger's last row
 
 Files are written before the ledger's rows that need them, so the ledger is copied first. The checkpoint of a training
 must fit the ledger exactly: it is copied while nobody can add rows.
@@ -10,24 +18,198 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from io import BytesIO
-from pathlib import Path
+from operator import attrgetter
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from sqlalchemy import URL
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.files import DRAFT, PRIVATE_FILE_MODE, make_folder, new_private_file
-from truthfl.ledger.address import read_address
-from truthfl.ledger.archive import FOLDER, LEDGER, MANIFEST, HashingReader, Manifest
+from truthfl.files import (
+    DRAFT,
+    PRIVATE_FILE_MODE,
+    PRIVATE_FOLDER_MODE,
+    create_private_file,
+    make_folder,
+    new_private_file,
+    new_private_folder,
+    require_empty,
+    write_file,
+)
 from truthfl.ledger.book import open_for_reading
-from truthfl.ledger.sqlite import copied_and_locked
+from truthfl.ledger.canonical import Document, canonical_bytes, read_document
+from truthfl.ledger.checking import check
+from truthfl.ledger.database import read_address
+from truthfl.ledger.documents import signed
+from truthfl.ledger.engines import copied_and_locked
+from truthfl.ledger.entry import Entry
+from truthfl.ledger.signing import PrivateKey, public_line, signed_by
+
+FIELDS = frozenset(("kind", "sequence", "hash", "at", "public_key"))
+
+
+def make_anchor(head: Entry, key: PrivateKey) -> dict[str, Any]:
+    """The signed anchor of a ledger whose last entry is this one."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    document = {"kind": "anchor", "sequence": head.sequence, "hash": head.hash, "at": now}
+    return signed(key, document | {"public_key": public_line(key)})
+
+
+def usual_anchor_file(where: str | Path) -> Path | None:
+    """The file beside a ledger in which its anchors are kept; None for a ledger that is no file."""
+    address = read_address(where)
+    return address.with_name(f"{address.name}.anchors") if isinstance(address, Path) else None
+
+
+def anchor_text(anchor: Document) -> str:
+    """The anchor as one line of text."""
+    return canonical_bytes(anchor).decode()
+
+
+def keep_anchor(path: Path, anchor: Document) -> None:
+    """Add the anchor to this file, one per line, unless its entry has one already."""
+    anchors = read_anchors(path) if path.exists() else []
+    if any(kept["document"]["hash"] == anchor["document"]["hash"] for kept in anchors):
+        return
+    write_file(path, "".join(f"{anchor_text(one)}\n" for one in (*anchors, anchor)), private=True)
+
+
+def read_anchors(path: Path) -> list[dict[str, Any]]:
+    """The anchors in this file; an error if there is none, or if one is malformed or not signed by its key."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}.") from None
+    anchors = [_anchor(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    if not anchors:
+        raise InputError(f"{path} has no anchor in it; truthfl ledger anchor writes them.")
+    return anchors
+
+
+def _anchor(line: str, what: str) -> dict[str, Any]:
+    anchor = read_document(line, what)
+    document = anchor.get("document")
+    if set(anchor) != {"document", "signature"} or not isinstance(document, Mapping) or set(document) != FIELDS:
+        raise InputError(f"{what} is no anchor; truthfl ledger anchor writes them.")
+    texts = all(isinstance(document[name], str) for name in ("hash", "at", "public_key"))
+    if document["kind"] != "anchor" or type(document["sequence"]) is not int or not texts:
+        raise InputError(f"{what} is no anchor; truthfl ledger anchor writes them.")
+    if not signed_by(document["public_key"], document, str(anchor["signature"])):
+        raise InputError(f"{what} is an anchor whose signature is not of its key; it was changed.")
+    return anchor
+
+
+def first_contradiction(anchors: Sequence[Document], entries: Sequence[Entry]) -> str | None:
+    """What contradicts the first of these anchors that does not hold; None if all hold."""
+    return next(filter(None, (anchor_fault(anchor, entries) for anchor in anchors)), None)
+
+
+def anchor_fault(anchor: Document, entries: Sequence[Entry]) -> str | None:
+    """What contradicts this anchor in all entries of a ledger, whose chain holds; None if nothing does."""
+    document = anchor["document"]
+    number, made = document["sequence"], f"the anchor of {document['at']!a}"
+    place = bisect_left(entries, number, key=attrgetter("sequence"))  # some before it may be numbered from below 1
+    if place == len(entries):
+        last = entries[-1].sequence if entries else 0
+        return f"the ledger ends at entry {last}, and {made} is of entry {number}; its last rows are gone"
+    if (entries[place].sequence, entries[place].hash) != (number, document["hash"]):
+        return (
+            f"entry {number} is not the one of {made}; the ledger was written anew from there or before, or is another"
+        )
+    keys = {entry.document.get("operator_key") for entry in entries if entry.kind == "job"}
+    if document["public_key"] not in keys:
+        return f"{made} is signed with a key that no job of the ledger names"
+    return None
+
+
+FOLDER, KEYS, PARTICIPANTS = "folder", "keys", "participants"
+PARTS = (FOLDER, KEYS, PARTICIPANTS)
+MANIFEST, LEDGER = "manifest.json", f"{FOLDER}/ledger.db"
+KIND, VERSION = "truthfl backup", 1
+MOST_MANIFEST_BYTES = 100_000_000
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a backup says of itself.
+
+    made      when, ISO 8601 in UTC
+    truthfl   the version that made it
+    ledger    whether the ledger is in it; one in PostgreSQL is not
+    rows      the number of rows of the ledger in it
+    head      the hash of the last row; "" if there is none
+    files     by name: digest and size
+    """
+
+    made: str
+    truthfl: str
+    ledger: bool
+    rows: int
+    head: str
+    files: dict[str, tuple[str, int]]
+
+    def content(self) -> bytes:
+        return canonical_bytes({"kind": KIND, "version": VERSION, **asdict(self)})
+
+    @property
+    def parts(self) -> set[str]:
+        """The first part of the names of all files."""
+        return {name.partition("/")[0] for name in self.files}
+
+
+def read_manifest(content: bytes, what: str) -> Manifest:
+    """The manifest in these bytes; `what` names the backup in messages."""
+    document = read_document(content, f"the manifest of {what}")
+    if document.get("kind") != KIND:
+        raise InputError(f"{what} is no backup that truthfl made.")
+    if document.get("version") != VERSION:
+        raise InputError(f"{what} is a backup of a newer truthfl; bring truthfl up to date.")
+    try:
+        return Manifest(
+            made=_of_type(document, "made", str),
+            truthfl=_of_type(document, "truthfl", str),
+            ledger=_of_type(document, "ledger", bool),
+            rows=_of_type(document, "rows", int),
+            head=_of_type(document, "head", str),
+            files={str(name): (str(digest), int(size)) for name, (digest, size) in document["files"].items()},
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"the manifest of {what} is damaged; take another backup.") from None
+
+
+def _of_type(document: Mapping[str, Any], name: str, kind: type) -> Any:
+    if type(document[name]) is not kind:
+        raise TypeError(name)
+    return document[name]
+
+
+class HashingReader:
+    """The first `size` bytes of an open file, and their digest when they have been read; the file may grow."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file, self._left, self._hash = file, size, sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._file.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(content)
+        self._hash.update(content)
+        return content
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
 
 CHECKPOINTS = "checkpoints"
 # of a process that runs, or written anew when it starts; the ledger's address may hold a password
-LEFT_OUT = frozenset(("live.json", "serve.lock", "ledger.address", "__pycache__", ".cache"))
+LEFT_OUT = frozenset(("live.json", "serve.lock", "ledger.database", "__pycache__", ".cache"))
 JOURNALS = ("", "-wal", "-shm", "-journal")
 
 
@@ -150,3 +332,111 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.size, member.mode = size, PRIVATE_FILE_MODE
     return member
+
+
+CHUNK_BYTES = 1 << 20
+
+
+def restore(source: Path, parts: Mapping[str, Path]) -> Manifest:
+    """Restore a backup; return what was in it.
+
+    parts  where to restore, by the names in the backup: `FOLDER` and others
+    """
+    for folder in parts.values():
+        require_empty(folder)
+    with ExitStack() as stack:
+        tar = stack.enter_context(_opened(source))
+        manifest = _require_whole(tar, source)
+        _require_places(manifest, parts, source)
+        drafts = {part: stack.enter_context(new_private_folder(folder)) for part, folder in parts.items()}
+        for name, (digest, size) in manifest.files.items():
+            part, _, inside = name.partition("/")
+            if _write(tar, name, drafts[part] / inside, source) != (digest, size):
+                raise InputError(f"{name} in {source} is not the file that was backed up; take another backup.")
+        if manifest.ledger:
+            _check_ledger(drafts[FOLDER] / PurePosixPath(LEDGER).name, manifest, source)
+    return manifest
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(source, mode="r:") as tar:
+            yield tar
+    except tarfile.TarError:
+        raise InputError(
+            f"{source} is no backup, or only a part of one; name a file that truthfl backup wrote."
+        ) from None
+    except FileNotFoundError:
+        raise InputError(f"there is no file {source}; name one that truthfl backup wrote.") from None
+    except OSError as error:
+        raise ServiceError(f"{source} cannot be read: {error.strerror or 'it is damaged'}.") from None
+
+
+def _require_whole(tar: tarfile.TarFile, source: Path) -> Manifest:
+    """The manifest; raise InputError unless the members are the files that it lists, and safe to write."""
+    names = []
+    for member in tar:
+        if not member.isreg() or member.issparse() or not _is_safe(member.name):
+            raise InputError(f"{source} has a member that no backup has ({member.name!a}); nothing was restored.")
+        names.append(member.name)
+    if len(names) != len(set(names)) or not names or names[-1] != MANIFEST:
+        raise InputError(f"{source} is no backup, or only a part of one; name a file that truthfl backup wrote.")
+    manifest = read_manifest(_open_member(tar, MANIFEST).read(MOST_MANIFEST_BYTES), str(source))
+    if set(names) != {*manifest.files, MANIFEST} or manifest.ledger != (LEDGER in manifest.files):
+        raise InputError(f"{source} has other files than its manifest lists; take another backup.")
+    return manifest
+
+
+def _is_safe(name: str) -> bool:
+    """Whether it is the manifest's name, or a plain path below one of the parts."""
+    path = PurePosixPath(name)
+    plain = str(path) == name and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+    return name == MANIFEST or (plain and len(path.parts) > 1 and path.parts[0] in PARTS)
+
+
+def _require_places(manifest: Manifest, parts: Mapping[str, Path], source: Path) -> None:
+    """Raise InputError unless there is a place for each part, and a part for each place."""
+    for part in sorted(manifest.parts - set(parts)):
+        raise InputError(f"{source} has {part} in it; say with --{part} where to restore them.")
+    for part in sorted(set(parts) - manifest.parts - {FOLDER}):
+        raise InputError(f"{source} has no {part} in it; leave --{part} out.")
+
+
+def _write(tar: tarfile.TarFile, name: str, path: Path, source: Path) -> tuple[str, int]:
+    """Write a member to a new file; its digest and size."""
+    for folder in reversed(path.parents):
+        folder.mkdir(mode=PRIVATE_FOLDER_MODE, exist_ok=True)
+    create_private_file(path)
+    size, member = tar.getmember(name).size, _open_member(tar, name)
+    reader = HashingReader(member, size)
+    with path.open("r+b") as file:
+        while content := reader.read(CHUNK_BYTES):
+            file.write(content)
+        if file.tell() != size:
+            raise InputError(f"{source} is only a part of a backup; it ends in {name}.")
+    return reader.digest, size
+
+
+def _open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    file = tar.extractfile(name)
+    assert file is not None  # all members are ordinary files
+    return file
+
+
+def _check_ledger(path: Path, manifest: Manifest, source: Path) -> None:
+    """Raise InputError unless the ledger holds, ends as the manifest says, and contradicts none of its anchors."""
+    with open_for_reading(path) as ledger:
+        entries, missing = ledger.rows(), ledger.missing_guards()
+    fault = check(entries)
+    if fault is not None:
+        raise InputError(f"the ledger in {source} does not hold: {fault.message}.")
+    if missing:
+        raise InputError(f"the ledger in {source} lacks triggers that forbid changes: {', '.join(missing)}.")
+    if (len(entries), entries[-1].hash if entries else "") != (manifest.rows, manifest.head):
+        raise InputError(f"the ledger in {source} does not end where its manifest says; take another backup.")
+    anchors = usual_anchor_file(path)
+    if anchors is not None and anchors.exists():
+        contradiction = first_contradiction(read_anchors(anchors), entries)
+        if contradiction is not None:
+            raise InputError(f"the ledger in {source} is not the one of its anchors: {contradiction}.")

@@ -1,4 +1,4 @@
-"""Signed documents: the operator's offers, a client's answer to hers, and her word that she knows the final model.
+"""Signed documents: the operator's offers, answers to them, the word on the final model.
 
 A signed document is `{"document": …, "signature": …}`; the inner document says whose key signed it.
 """
@@ -11,9 +11,18 @@ from typing import Any
 
 from truthfl.coded_text import coded, english
 from truthfl.errors import InputError
-from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, is_agreement_line, is_list_line, list_line
 from truthfl.ledger.canonical import Document
-from truthfl.ledger.signing import PrivateKey, public_line, sign, signed_by
+from truthfl.ledger.signing import (
+    AgreementKey,
+    PrivateKey,
+    agreement_line,
+    is_agreement_line,
+    is_list_line,
+    list_line,
+    public_line,
+    sign,
+    signed_by,
+)
 from truthfl.ledger.terms import Offer
 
 

@@ -1,4 +1,4 @@
-"""Payments and their states; each change of state is an entry.
+"""Payments and their states, each change being an entry; payments as CSV and JSON.
 
     due → sent → confirmed
           sent → failed → sent → …
@@ -13,20 +13,22 @@ payout provider pays once even if requested twice.
 
 from __future__ import annotations
 
+import csv
+import json
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.ledger.canonical import digest
-from truthfl.ledger.chain import Fault
-from truthfl.ledger.entry import Conflict, Entry, Item
-from truthfl.ledger.holds import unseen_names, unseen_sentence
-from truthfl.ledger.job_view import job_view
+from truthfl.ledger.entry import Conflict, Entry, Fault, Item
+from truthfl.ledger.job_view import job_view, unseen_names, unseen_sentence
+from truthfl.texts import csv_text
 
 if TYPE_CHECKING:
     from truthfl.ledger.book import Ledger
+from typing import TYPE_CHECKING
 
 NEXT_STATES = {"due": ("sent",), "sent": ("confirmed", "failed"), "failed": ("sent",), "confirmed": (), "not due": ()}
 MARKS = ("sent", "confirmed", "failed")  # the states that an operator notes
@@ -242,3 +244,62 @@ class Payment:
         """The item to append to the ledger."""
         document = {name: getattr(self, name) for name in FIELDS}
         return Item(self.job, "payment", f"{self.client}/{self.step}", document)
+
+
+@dataclass(frozen=True)
+class PayoutRow:
+    """Current state of one payment.
+
+    amount_minor   in whole minor units of the currency; negative: the client owes it
+    minor_units    how many of them are one unit of the currency: 100 cents are one EUR
+    """
+
+    idempotency_key: str
+    job: str
+    client: str
+    amount_minor: int
+    currency: str
+    state: str
+    reference: str
+    minor_units: int = 1
+
+
+COLUMNS = tuple(field.name for field in fields(PayoutRow))
+
+
+def payout_rows(ledger: Ledger, job: str | None = None, *, unseen: bool = False) -> list[PayoutRow]:
+    """The payments of one job, or of all, the oldest job first.
+
+    unseen  also those that wait for the operator's decision on a solo model
+    """
+    jobs = ledger.jobs() if job is None else [job]
+    return [row for name in jobs for row in _rows(ledger, name, unseen=unseen)]
+
+
+def payout_csv(rows: Iterable[PayoutRow]) -> str:
+    """CSV with a header and one line per payment; the JSON has the names as they are."""
+    return csv_text([COLUMNS, *(asdict(row).values() for row in rows)], csv.QUOTE_NONNUMERIC)
+
+
+def payout_json(rows: Iterable[PayoutRow]) -> str:
+    """A JSON list with an object for each payment."""
+    return json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False) + "\n"
+
+
+def _rows(ledger: Ledger, job: str, *, unseen: bool) -> list[PayoutRow]:
+    minor_units = job_view(job, ledger.entries(job)).minor_units
+    waiting = () if unseen else unseen_payments(ledger, job)
+    return [_row(payment, minor_units) for payment in payments(ledger, job) if payment not in waiting]
+
+
+def _row(payment: Payment, minor_units: int) -> PayoutRow:
+    return PayoutRow(
+        payment.idempotency_key,
+        payment.job,
+        payment.client,
+        payment.amount,
+        payment.currency,
+        payment.state,
+        payment.reference,
+        minor_units,
+    )

@@ -1,23 +1,311 @@
-"""The check of a receipt by itself: a client can check hers without the ledger."""
+"""Receipts: made from the ledger, with a proof that their documents stand in it, and checked without it.
+
+The tree of RFC 6962, section 2.1: leaves and inner nodes are hashed with different first bytes, and where a level has
+an odd number of nodes, the last one is a node of the next level too. Hashes are SHA-256.
+
+The tree is over the hashes of all entries from the job's first to its last settlement, and so the same in all receipts
+of a job: who compares two roots compares the whole job. A receipt has the links of those entries alone whose documents
+are in it, each with its path to the root, so its length hardly grows with the number of clients, and it names nobody
+else.
+
+With them she sees which of her reports were counted, and that the model that was tested is the one that was trained.
+
+A receipt has all values that its client's pay depends on, and the proof that they stand in the ledger.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import pairwise
+from typing import Any
 
 from truthfl.coded_text import amount, coded, english
-from truthfl.ledger.canonical import Document, canonical_bytes
-from truthfl.ledger.commitment import commitment
-from truthfl.ledger.documents import answer_fault, offer_fault
-from truthfl.ledger.early_end import commands_fault, loss_in_receipt
-from truthfl.ledger.entry import payload_digest
-from truthfl.ledger.holds import receipt_hold_fault
-from truthfl.ledger.money import minor_money
-from truthfl.ledger.receipt_proof import links_fault
-from truthfl.ledger.receipt_rounds import had_no_rounds, rounds_fault
-from truthfl.ledger.settlement import settled_for, settlement_document
-from truthfl.ledger.signing import signed_by
-from truthfl.ledger.solo_evidence import SoloEvidence
-from truthfl.ledger.terms import Offer, offer_from
+from truthfl.errors import InputError
+from truthfl.ledger.canonical import Document, canonical_bytes, commitment
+from truthfl.ledger.documents import answer_fault, final_fault, offer_fault, signed
+from truthfl.ledger.entry import Entry, link_fault, payload_digest
+from truthfl.ledger.evidence import SoloEvidence, minor_money
+from truthfl.ledger.job_view import JobView, receipt_hold_fault
+from truthfl.ledger.settlement import (
+    commands_fault,
+    commands_part,
+    loss_in_receipt,
+    lost_part,
+    lost_round,
+    receipt_commands,
+    settled_for,
+    settlement_document,
+    trained_rounds,
+    was_ended,
+)
+from truthfl.ledger.signing import PrivateKey, public_line, sign_bytes, signed_by
+from truthfl.ledger.terms import Offer, loss_rise, offer_from
+
+LEAF, NODE = b"\x00", b"\x01"
+
+
+@dataclass(frozen=True, eq=False)
+class MerkleTree:
+    """A tree of at least one value.
+
+    levels   hashes of the leaves, of the nodes above them, …, of the root alone
+    """
+
+    levels: tuple[tuple[bytes, ...], ...]
+
+    @property
+    def root(self) -> bytes:
+        return self.levels[-1][0]
+
+    def path(self, index: int) -> list[bytes]:
+        """The hashes beside the way from the leaf at this index to the root, from below."""
+        hashes = []
+        for level in self.levels[:-1]:
+            if index ^ 1 < len(level):
+                hashes.append(level[index ^ 1])
+            index //= 2
+        return hashes
+
+
+def merkle_tree(values: Sequence[bytes]) -> MerkleTree:
+    """The tree over these values, of which there is at least one."""
+    level = tuple(sha256(LEAF + value).digest() for value in values)
+    levels = [level]
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = (*(sha256(NODE + left + right).digest() for left, right in pairs), *level[len(level) & ~1 :])
+        levels.append(level)
+    return MerkleTree(tuple(levels))
+
+
+def root_by_path(value: bytes, index: int, count: int, path: Sequence[bytes]) -> bytes | None:
+    """The root of a tree of `count` values with this one at `index`; None if the path has another length."""
+    node, last, rest = sha256(LEAF + value).digest(), count - 1, list(path)
+    while last > 0:
+        if index ^ 1 <= last:
+            if not rest:
+                return None
+            beside = rest.pop(0)
+            left, right = (beside, node) if index & 1 else (node, beside)
+            node = sha256(NODE + left + right).digest()
+        index, last = index // 2, last // 2
+    return None if rest else node
+
+
+PROOF_FIELDS = frozenset(("first", "last", "root", "links", "paths"))
+MOST_LINKS = 1000  # in a proof; honest ones have about ten
+
+
+@dataclass(frozen=True, eq=False)
+class EntryTree:
+    """The tree over the hashes of a job's entries, from `first` to `last`, both sequence numbers."""
+
+    first: int
+    last: int
+    tree: MerkleTree
+
+    @property
+    def root(self) -> str:
+        return self.tree.root.hex()
+
+    def proof(self, entries: Iterable[Entry]) -> dict[str, Any]:
+        """The field `proof` of a receipt: the tree's range and root, and these entries' links and paths, in order."""
+        ordered = sorted(entries, key=lambda entry: entry.sequence)
+        paths = (self.tree.path(entry.sequence - self.first) for entry in ordered)
+        return {
+            "first": self.first,
+            "last": self.last,
+            "root": self.root,
+            "links": [entry.link() for entry in ordered],
+            "paths": [[one.hex() for one in path] for path in paths],
+        }
+
+
+def entry_tree(view: JobView, entries: Sequence[Entry]) -> EntryTree:
+    """The tree of a job that is settled.
+
+    entries   all entries of the ledger, in order
+    """
+    assert view.job is not None
+    return tree_of(entries, view.job.sequence, max(entry.sequence for entry in view.settlements.values()))
+
+
+def tree_of(entries: Sequence[Entry], first: int, last: int) -> EntryTree:
+    """The tree over the entries with these sequence numbers."""
+    hashes = [_leaf(entry.hash) for entry in entries if first <= entry.sequence <= last]
+    return EntryTree(first, last, merkle_tree(hashes))
+
+
+def _leaf(row_hash: str) -> bytes:
+    """The bytes of a row's hash; among rows that nobody signed, anything may stand in its place."""
+    try:
+        return bytes.fromhex(row_hash)
+    except ValueError:
+        return sha256(row_hash.encode("utf-8", "surrogateescape")).digest()
+
+
+def links_fault(document: Document) -> str | None:
+    """The first fault of a receipt's links: of their contents, order, and places in the tree."""
+    proof = document["proof"]
+    if not isinstance(proof, Mapping) or set(proof) != PROOF_FIELDS:
+        parts = ", ".join(sorted(PROOF_FIELDS))
+        return coded("fault.proof_parts", "its proof must have the parts {parts} and no others", parts=english(parts))
+    first, last, links, paths = (proof[name] for name in ("first", "last", "links", "paths"))
+    if type(first) is not int or type(last) is not int or not 1 <= first <= last:
+        return coded("fault.proof_range", "its proof is of no range of entries")
+    if not 0 < len(links) <= MOST_LINKS or len(links) != len(paths):
+        return coded(
+            "fault.proof_links",
+            "its proof has {links} links and {paths} paths; there must be as many, at most {most}",
+            links=len(links),
+            paths=len(paths),
+            most=MOST_LINKS,
+        )
+    before = first - 1
+    for link, path in zip(links, paths, strict=True):
+        fault = link_fault(link)
+        if fault is not None:
+            return coded("fault.proof_link", "a link of its proof does not hold: {fault}", fault=english(fault))
+        if not before < link["sequence"] <= last:
+            return coded(
+                "fault.proof_order",
+                "its proof has entry {entry} twice, out of order or out of its range",
+                entry=link["sequence"],
+            )
+        before = link["sequence"]
+        hashes = [bytes.fromhex(one) for one in path]
+        root = root_by_path(bytes.fromhex(link["hash"]), link["sequence"] - first, last - first + 1, hashes)
+        if root is None or root.hex() != proof["root"]:
+            return coded(
+                "fault.proof_root", "entry {entry} is not among those that its proof is of", entry=link["sequence"]
+            )
+    return None
+
+
+def ledger_differs(document: Document, entries: Sequence[Entry]) -> str | None:
+    """Where a valid receipt's entries are not those of the ledger; None if they are."""
+    first, last = document["proof"]["first"], document["proof"]["last"]
+    if last > len(entries):
+        return f"the ledger ends at entry {len(entries)}, and the receipt has entry {last}; its last rows are gone"
+    for link in document["proof"]["links"]:
+        if entries[link["sequence"] - 1].link() != link:
+            return f"entry {link['sequence']} of the ledger is not the one in the receipt; the ledger was written anew"
+    if tree_of(entries, first, last).root != document["proof"]["root"]:
+        return f"entries {first} to {last} of the ledger are not those of the receipt; the ledger was written anew"
+    return None
+
+
+FROM_THE_LEDGER = ("round", "previous", "model", "refused")  # fields of a round's entry in a receipt
+ROUND_FIELDS = frozenset((*FROM_THE_LEDGER, "taken", "reason", "missing"))
+
+
+def rounds_part(offer: Offer, view: JobView) -> dict[str, Any]:
+    """The fields `rounds` and `final` of a receipt.
+
+    rounds   those in which she was asked, each with whether her report was taken, or the reason why not; of a masked
+             sum the digest of the list of who is missing, which her computer signed
+    final    her word on the final model; None if she did not give it
+    """
+    name = offer.client.name
+    rounds = []
+    for number, (entry, asked, missing) in enumerate(view.round_sets):
+        if name not in asked:
+            continue
+        one = {field: entry.document[field] for field in FROM_THE_LEDGER if field in entry.document}
+        one["taken"] = name not in missing
+        if offer.job.masked and "refused" not in one:
+            one["missing"] = view.missing_digests[number]
+        if name in missing:
+            one["reason"] = view.round_refusals.get((name, entry.document["round"]), "no reason is recorded")
+        rounds.append(one)
+    final = view.finals.get(name)
+    return {"rounds": rounds, "final": None if final is None else final.document}
+
+
+def rounds_fault(document: Document, offer: Offer) -> str | None:
+    """The first fault of a receipt's rounds and of her word on the final model; None if they agree with the rest."""
+    rounds, settlement, tested = document["rounds"], document["settlement"], document["test"]["model"]
+    if not all(_is_round(one) for one in rounds):
+        return coded("fault.rounds_parts", "its rounds do not have the parts of rounds")
+    trained = trained_rounds(document) if was_ended(document) else offer.job.rounds
+    numbers = [one["round"] for one in rounds]
+    if numbers != sorted(set(numbers)) or (numbers and not 1 <= numbers[0] <= numbers[-1] <= trained):
+        return coded("fault.rounds_order", "its rounds are not those of the offer, in order")
+    counted = sum(one["taken"] for one in rounds)
+    if (len(rounds), counted) != (_listed_rounds(document, offer, trained), settlement["delivered"]):
+        return coded(
+            "fault.rounds_counted",
+            "its settlement counts other rounds than the {counted} of {listed} that it lists",
+            counted=counted,
+            listed=len(rounds),
+        )
+    if offer.job.loss_by_rounds and len(rounds) == trained:
+        changed = sum(one["previous"] != one["model"] for one in rounds)
+        if settlement["loss_rise"] != loss_rise(offer.job.loss_by_rounds, offer.job.rounds, changed):
+            return coded(
+                "fault.loss_rise",
+                "its settlement expects another loss than of {number} rounds that changed the model",
+                number=changed,
+            )
+    return _model_fault(rounds, tested, trained, lost_round(document)) or _final_word_fault(
+        document["final"], tested, offer
+    )
+
+
+def had_no_rounds(document: Document, offer: Offer) -> bool:
+    """Whether a receipt says that too few passed the audition for masked rounds, and none took place.
+
+    The operator's word is enough: her computer knows whether it sent a report, and for none the operator has no use.
+    """
+    return offer.job.masked and offer.job.has_audition and document["settlement"]["asked"] == 0
+
+
+def _listed_rounds(document: Document, offer: Offer, trained: int) -> int:
+    """How many rounds a receipt must list: those in which she was asked; in a job that was ended, fewer than that."""
+    settlement = document["settlement"]
+    asked = int(settlement["asked"])
+    if not was_ended(document) or settlement.get("passed") is False:
+        return asked
+    return trained if offer.client.participation == 1 else min(len(document["rounds"]), asked)
+
+
+def _is_round(one: Document) -> bool:
+    required = {"round", "previous", "model", "taken"} | (set() if one["taken"] is True else {"reason"})
+    return required <= set(one) <= ROUND_FIELDS and type(one["round"]) is int and type(one["taken"]) is bool
+
+
+def _model_fault(rounds: Sequence[Document], tested: str, trained: int, lost: int | None) -> str | None:
+    """Fault of the models: each round starts from the one before, and the last one that there is is tested."""
+    for before, after in pairwise(rounds):
+        if after["round"] == before["round"] + 1 and after["previous"] != before["model"]:
+            return coded(
+                "fault.round_start",
+                "round {round} starts from another model than the one after the round before",
+                round=after["round"],
+            )
+    if lost is not None:
+        last = [one["previous"] for one in rounds if one["round"] == lost]
+        last += [one["model"] for one in rounds if one["round"] == lost - 1]
+        if last and {*last} != {tested}:
+            return coded("fault.tested_other_lost", "another model was tested than the last one that was not lost")
+    elif rounds and rounds[-1]["round"] == trained and rounds[-1]["model"] != tested:
+        return coded("fault.tested_other", "another model was tested than the last round's")
+    return None
+
+
+def _final_word_fault(word: Document | None, tested: str, offer: Offer) -> str | None:
+    if word is None:
+        return None
+    fault = final_fault(word, offer)
+    if fault is not None:
+        return coded("fault.final_word", "her word on the final model does not hold: {fault}", fault=english(fault))
+    if word["document"]["model"] == tested:
+        return None
+    return coded("fault.tested_unsigned", "another model was tested than the one she signed for")
+
 
 FIELDS = frozenset(
     (
@@ -164,3 +452,120 @@ def _documents_fault(document: Document, offer: Offer) -> str | None:
         if matching[0]["payload"] != payload_digest(canonical_bytes(payload).decode(), salt):
             return coded("fault.other_in_ledger", "its {kind} is not the one in the ledger", kind=ENTRY_NAMES[kind])
     return None
+
+
+ROW_FIELDS = frozenset(("client", "digest", "signature", "root"))
+
+
+@dataclass(frozen=True, eq=False)
+class JobReceipts:
+    """Receipts of one job.
+
+    entries  of the ledger, in order: all, or those since the job began
+    """
+
+    view: JobView
+    entries: Sequence[Entry]
+
+    def document(self, offer: Offer, operator_key: str) -> dict[str, Any]:
+        """The unsigned receipt; an error if the job is not settled.
+
+        `salts` has those of the entries whose documents are in it, by sequence number, as text.
+        """
+        name, view = offer.client.name, self.view
+        if view.test is None or name not in view.settlements:
+            raise InputError(f"job {view.name} is not settled yet; there is no receipt.")
+        commands = receipt_commands(offer, view, view.settlements[name].sequence)
+        own = self._entries_of(offer, commands)
+        audition = {"audition": _audition_part(offer, view)} if offer.job.has_audition else {}
+        return (
+            audition
+            | {"salts": {str(entry.sequence): entry.salt for entry in own}}
+            | commands_part(commands)
+            | lost_part(view.ended)
+            | rounds_part(offer, view)
+            | self._proof_part(own)
+            | {
+                "kind": "receipt",
+                "job": offer.job.name,
+                "client": name,
+                "offer": offer.envelope(),
+                "acceptance": view.answer_to(offer).document,
+                "test": view.test.document,
+                "settlement": view.settlements[name].document,
+                "public_key": operator_key,
+            }
+        )
+
+    def row(self, offer: Offer, key: PrivateKey) -> dict[str, str]:
+        """The ledger's row of a receipt: client, digest, signature with the operator's key, and the tree's root."""
+        content = canonical_bytes(self.document(offer, public_line(key)))
+        return {
+            "client": offer.client.name,
+            "digest": sha256(content).hexdigest(),
+            "signature": sign_bytes(key, content),
+            "root": self._tree.root,
+        }
+
+    def recorded(self, offer: Offer) -> dict[str, Any]:
+        """The signed receipt that stands in the ledger; no key is needed."""
+        entry = self.view.receipts.get(offer.client.name)
+        if entry is None:
+            raise InputError(
+                f"job {self.view.name} has no receipt of {offer.client.name} yet; it is made when pay is settled."
+            )
+        document = self.document(offer, offer.job.operator_key)
+        if sha256(canonical_bytes(document)).hexdigest() != entry.document["digest"]:
+            raise InputError(
+                f"the receipt of {offer.client.name} is not the one that was signed; truthfl ledger check says where."
+            )
+        return {"document": document, "signature": entry.document["signature"]}
+
+    @property
+    def root(self) -> str:
+        """The root of the tree over the job's entries."""
+        return self._tree.root
+
+    @cached_property
+    def _tree(self) -> EntryTree:
+        return entry_tree(self.view, self.entries)
+
+    def _proof_part(self, own: Sequence[Entry]) -> dict[str, Any]:
+        """The field `proof`."""
+        ended = self.view.end_command in own
+        return {"proof": self._tree.proof([*own, *(self.view.rounds[-1:] if ended else ())])}
+
+    def _entries_of(self, offer: Offer, commands: Sequence[Entry]) -> list[Entry]:
+        """The entries whose documents are in her receipt."""
+        name, view = offer.client.name, self.view
+        entries = [
+            view.entry_of(offer),
+            view.answer_to(offer),
+            view.commitments.get(name),
+            view.holds.get(name),
+            view.auditions.get(name),
+            view.finals.get(name),
+            view.test,
+            view.settlements[name],
+            view.ended if view.lost_round is not None else None,
+            *commands,
+        ]
+        return [entry for entry in entries if entry is not None]
+
+
+def signed_receipt(offer: Offer, view: JobView, entries: Sequence[Entry], key: PrivateKey) -> dict[str, Any]:
+    """One client's receipt, signed with the operator's key; `entries` are all of the ledger."""
+    return signed(key, JobReceipts(view, entries).document(offer, public_line(key)))
+
+
+def _audition_part(offer: Offer, view: JobView) -> dict[str, Document | None]:
+    """Her commitment, that her model was held, and the result of her audition, as they stand in the ledger.
+
+    None stands for no commitment, and for a model that was not held.
+    """
+    commitment_entry, held = (kind.get(offer.client.name) for kind in (view.commitments, view.holds))
+    return {
+        "commitment": None if commitment_entry is None else commitment_entry.document,
+        "held": None if held is None else held.document,
+        "result": view.auditions[offer.client.name].document,
+    }

@@ -18,21 +18,34 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
-from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.access import AccessSecrets, Guard
 from truthfl.page.catalogue import chosen_language
-from truthfl.page.document_routes import document_routes, documents_summary, first_page, page_after_login
-from truthfl.page.instructions_view import instructions_routes
-from truthfl.page.localized_files import localized_file, page_style, style_path
-from truthfl.page.request_guard import Guard
-from truthfl.page.requests import BulkRequest, DecisionRequest, UndoRequest, parse_bulk, parse_decision, parse_undo
-from truthfl.page.responses import error_handlers, file_response, static_route
-from truthfl.page.routing import get_route, post_route, run_in_background
-from truthfl.page.second_look import SecondLook
-from truthfl.page.static_files import PAGES, static_files
-from truthfl.page.work import Work
+from truthfl.page.document_routes import (
+    document_routes,
+    documents_summary,
+    first_page,
+    instructions_routes,
+    page_after_login,
+)
+from truthfl.page.files import PAGES, localized_file, page_style, static_files, style_path
+from truthfl.page.http import (
+    BulkRequest,
+    DecisionRequest,
+    UndoRequest,
+    error_handlers,
+    file_response,
+    get_route,
+    parse_bulk,
+    parse_decision,
+    parse_undo,
+    post_route,
+    run_in_background,
+    static_route,
+)
+from truthfl.page.work import SecondLook, Work
 
 if TYPE_CHECKING:
-    from truthfl.learning.second_opinion import OpinionSource
+    from truthfl.learning.people.second_opinion import OpinionSource
     from truthfl.ledger.signing import PrivateKey
 
 PAGES_WITH_SAMPLES = ("label", "review")

@@ -1,20 +1,50 @@
-"""The page's sentences in all languages, one JSON file of `strings/` each.
+"""The page's sentences in all languages, and how numbers and sentences are given to the browser.
 
 A sentence has a key and values: `Message`. The browser writes it in its own language (`static/text.js`); `english` does
 for the terminal. Where a catalogue lacks a key, English is taken.
+
+Forms may come from a server and are untrusted: one that does not fit the catalogues is left out.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from truthfl.coded_text import CodedText
 from truthfl.errors import InputError
+from truthfl.ledger.evidence import decimal_places
+
+
+@contextmanager
+def overflow_allowed() -> Iterator[None]:
+    """Untrusted numbers may overflow without a warning; what comes out is not finite, and is refused."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        yield
+
+
+def number(value: float, places: int) -> str:
+    """With commas between thousands, a real minus sign, and no minus before 0."""
+    rounded = 0.0 if abs(value) < 0.5 * 10**-places else value
+    return f"{rounded:,.{places}f}".replace("-", "−")
+
+
+def money(amount: float, minor_units: int, currency: str) -> str:
+    """An amount with the decimal places of its currency; with one place if it would otherwise be rounded too much."""
+    places = decimal_places(minor_units)
+    if places == 0 and amount != 0 and abs(amount) < 10 and amount != math.floor(amount):
+        places = 1
+    return f"{number(amount, places)} {currency}"
+
 
 ENGLISH = "en"
 PLACEHOLDER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -97,7 +127,6 @@ def _written(name: str, values: Mapping[str, Any]) -> str:
 
 def _written_form(value: Mapping[str, Any]) -> str:
     """The text of a value that is no number and no text: see `coded_text`."""
-    from truthfl.page.numbers import money, number
 
     if "key" in value:
         return english(Message(value["key"], value["values"]))
@@ -112,3 +141,54 @@ def _written_form(value: Mapping[str, Any]) -> str:
 
 def _folder() -> Path:
     return Path(__file__).parent / "strings"
+
+
+DEEPEST, MOST_VALUES, LONGEST = 4, 50, 1000
+FORMS: tuple[Mapping[str, type | tuple[type, ...]], ...] = (  # by the fields of a value: their types
+    {"quoted": str},
+    {"english": str},
+    {"time": (int, float)},
+    {"number": (int, float), "places": int},
+    {"amount": (int, float), "minor_units": int, "currency": str},
+)
+
+
+def shown(text: str) -> dict[str, Any]:
+    """The form of a sentence for the browser."""
+    if isinstance(text, CodedText) and is_known(text.form):
+        return text.form
+    return {"english": str(text)}
+
+
+def is_known(form: object, depth: int = 0) -> bool:
+    """Whether the catalogues have what this form says, with just these values."""
+    if depth > DEEPEST or not isinstance(form, Mapping):
+        return False
+    if set(form) == {"key", "values"}:
+        key, values = form["key"], form["values"]
+        templates = _templates(key) if isinstance(key, str) else []
+        fits = isinstance(values, Mapping) and any(set(values) == names for names in templates)
+        return fits and all(_is_value(value, depth + 1) for value in values.values())
+    if set(form) == {"list", "separator"}:
+        parts = form["list"]
+        counted = isinstance(parts, list) and len(parts) <= MOST_VALUES and form["separator"] in ("; ", ", ")
+        return counted and all(_is_value(value, depth + 1) for value in parts)
+    return any(
+        set(form) == set(types) and all(_has_type(form[name], kind) for name, kind in types.items()) for types in FORMS
+    )
+
+
+def _templates(key: str) -> list[set[str]]:
+    """The names of the values of a key's sentences."""
+    texts = strings(ENGLISH)
+    return [set(PLACEHOLDER.findall(texts[name])) for name in (key, f"{key}.one", f"{key}.other") if name in texts]
+
+
+def _is_value(value: object, depth: int) -> bool:
+    if isinstance(value, str):
+        return len(value) <= LONGEST
+    return _has_type(value, (int, float)) or is_known(value, depth)
+
+
+def _has_type(value: object, kind: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and len(str(value)) <= LONGEST

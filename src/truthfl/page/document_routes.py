@@ -1,24 +1,84 @@
-"""HTTP routes for offers, answers and receipts."""
+"""Routes for offers, answers, receipts, and what is shown of the instructions about the classes.
+
+All of it comes from the operator and is shown as text or as a picture, never as HTML.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.access import AccessSecrets
 from truthfl.page.catalogue import MessageError
-from truthfl.page.document_names import NO_DOCUMENTS, has_no_documents
+from truthfl.page.http import AnswerRequest, StaleMessageError, get_route, parse_answer, parse_cost, post_route
 from truthfl.page.job_state import connection_view
-from truthfl.page.requests import AnswerRequest, StaleMessageError, parse_answer, parse_cost
-from truthfl.page.routing import get_route, post_route
-from truthfl.page.work import Work
+from truthfl.page.work import NO_DOCUMENTS, Work, has_no_documents, keys_of
 
 if TYPE_CHECKING:
+    from truthfl.instructions import Example
     from truthfl.ledger.signing import PrivateKey
+
+
+def instructions_routes(work: Work) -> list[Route]:
+    """The routes of the instructions and of their examples."""
+
+    def instructions(_: Request) -> Response:
+        return JSONResponse(instructions_view(work))
+
+    def example(request: Request) -> Response:
+        given = work.assignment().instructions
+        named = None if given is None else given.example(request.path_params["sha256"])
+        content = None if named is None else _content(work, named)
+        if named is None or content is None:
+            raise HTTPException(404)
+        return Response(content, media_type=named.media_type)
+
+    return [get_route("/api/instructions", instructions), get_route("/examples/{sha256}", example)]
+
+
+def instructions_view(work: Work) -> dict[str, Any]:
+    """The text, and each class with its key, description and examples; `given` is False if there are none."""
+    assignment = work.assignment()
+    given = assignment.instructions
+    if given is None:
+        return {"given": False, "text": "", "classes": []}
+    told = {one.name: one for one in given.classes}
+    return {
+        "given": True,
+        "text": given.text,
+        "classes": [
+            {
+                "name": name,
+                "key": key,
+                "description": told[name].description if name in told else "",
+                "examples": [_example(work, one) for one in told[name].examples] if name in told else [],
+            }
+            for name, key in zip(assignment.classes, keys_of(assignment.classes), strict=True)
+        ],
+    }
+
+
+def _example(work: Work, example: Example) -> dict[str, Any]:
+    """An example: the address of a picture, or a text; both None if it is not in her folder any more."""
+    from truthfl.instructions import TEXT_TYPE
+
+    content = _content(work, example)
+    if content is None:
+        return {"picture": None, "text": None}
+    if example.media_type == TEXT_TYPE:
+        return {"picture": None, "text": content.decode("utf-8", "replace")}
+    return {"picture": f"examples/{example.sha256}", "text": None}
+
+
+def _content(work: Work, example: Example) -> bytes | None:
+    from truthfl.samples.example_files import kept_example
+
+    return kept_example(work.home, example)
 
 
 def document_routes(work: Work, key: PrivateKey | None, access: AccessSecrets) -> list[Route]:
@@ -29,40 +89,52 @@ def document_routes(work: Work, key: PrivateKey | None, access: AccessSecrets) -
         return JSONResponse(documents_summary(home))
 
     def offer(request: Request) -> Response:
-        from truthfl.page import document_views
+        from truthfl.page.documents import (
+            offer_view,
+        )
 
         labeling, computing = (parse_cost(request.query_params.get(name)) for name in ("labeling", "computing"))
-        view = document_views.offer_view(home, key, labeling, computing, work.pace())
+        view = offer_view(home, key, labeling, computing, work.pace())
         return JSONResponse(view | {"has_labels": work.existing_labels is not None, "csrf": access.csrf})
 
     def worth(_: Request) -> Response:
-        from truthfl.page import document_views
+        from truthfl.page.documents import (
+            worth_view,
+        )
 
-        return JSONResponse(document_views.worth_view(home))
+        return JSONResponse(worth_view(home))
 
     def answer(request: AnswerRequest) -> dict[str, Any]:
-        from truthfl.ledger import participant_folder
-        from truthfl.page import document_views
+        from truthfl.home import folder as participant_folder
+        from truthfl.page.documents import (
+            answer_to,
+            last_offer,
+            require_sound_offer,
+        )
 
-        offer = document_views.last_offer(home)
+        offer = last_offer(home)
         if offer is None or offer.hash != request.offer:
             raise StaleMessageError("error.other_offer")
         if key is None:
             raise MessageError("error.no_key")
         if request.accepted:
-            document_views.require_sound_offer(offer)
+            require_sound_offer(offer)
         participant_folder.put_answer(home, offer, key, accepted=request.accepted)
-        return {"answer": document_views.answer_to(home, offer)}
+        return {"answer": answer_to(home, offer)}
 
     def receipt(_: Request) -> Response:
-        from truthfl.page import document_views
+        from truthfl.page.documents import (
+            receipt_view,
+        )
 
-        return JSONResponse(document_views.receipt_view(home))
+        return JSONResponse(receipt_view(home))
 
     def check(_: Request) -> Response:
-        from truthfl.page import document_views
+        from truthfl.page.documents import (
+            receipt_check,
+        )
 
-        return JSONResponse(document_views.receipt_check(home, key))
+        return JSONResponse(receipt_check(home, key))
 
     return [
         get_route("/api/documents", summary),
@@ -78,7 +150,7 @@ def documents_summary(home: Path) -> dict[str, Any]:
     """The same as `documents_summary.documents_summary`, which is not imported while there are no documents."""
     if has_no_documents(home):
         return NO_DOCUMENTS | {"connection": connection_view(home)}
-    from truthfl.page.documents_summary import documents_summary as read_summary
+    from truthfl.page.documents import documents_summary as read_summary
 
     return read_summary(home)
 
@@ -87,16 +159,21 @@ def first_page(home: Path) -> str:
     """The page to start with: "offer" while it is unanswered, "receipt" once the job has one, otherwise "label"."""
     if has_no_documents(home):
         return "label"
-    from truthfl.page import document_views
+    from truthfl.page.documents import (
+        READ_ERRORS,
+        answer_to,
+        last_offer,
+        last_receipt,
+    )
 
     try:
-        offer, receipt = document_views.last_offer(home), document_views.last_receipt(home)
+        offer, receipt = last_offer(home), last_receipt(home)
         if offer is None:
             return "label" if receipt is None else "receipt"
         if receipt is not None and receipt.get("document", {}).get("job") == offer.job.name:
             return "receipt"
-        return "label" if document_views.answer_to(home, offer) == "acceptance" else "offer"
-    except document_views.READ_ERRORS:
+        return "label" if answer_to(home, offer) == "acceptance" else "offer"
+    except READ_ERRORS:
         return "offer"
 
 

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truthfl.ledger.connection_file import read_connection
+from truthfl.home.node_state import read_connection
 
 if TYPE_CHECKING:
-    from truthfl.ledger.participant_folder import News
+    from truthfl.home.folder import News
     from truthfl.ledger.terms import Offer
 
 RESUMED_SECONDS, EXTENDED_SECONDS, OVER_SECONDS = 600.0, 3600.0, 86_400.0  # how long such news matter
@@ -37,8 +37,8 @@ def job_view(home: Path, offer: Offer) -> dict[str, Any]:
     soon     whether a tenth of that is left or less, or an hour where there were more
     round    the last round that she reported, from 1 on
     """
-    from truthfl.ledger.round_record import last_round, rounds_file
-    from truthfl.ledger.server_stage import read_stage
+    from truthfl.home.node_state import read_stage
+    from truthfl.home.record import last_round, rounds_file
 
     known, report = read_stage(home, offer.hash), last_round(home, offer.hash)
     stage = _stage(home, offer, None if known is None else known.stage, has_rounds=report is not None)
@@ -67,7 +67,7 @@ def is_soon(left: float, total: float) -> bool:
 
 def _stage(home: Path, offer: Offer, told: str | None, *, has_rounds: bool) -> str:
     """The stage, from the files in her folder and what the server told last."""
-    from truthfl.ledger import participant_folder
+    from truthfl.home import folder as participant_folder
 
     if participant_folder.receipt_files(home, offer.job.name):
         return "paid"
@@ -90,7 +90,7 @@ def news_in_force(home: Path, job: dict[str, Any] | None) -> News | None:
 
     job   as `job_view` gives it; None if she takes part in none
     """
-    from truthfl.ledger import participant_folder
+    from truthfl.home import folder as participant_folder
 
     news = participant_folder.last_news(home)
     if news is None:

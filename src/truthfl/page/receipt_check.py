@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.coded_text import coded
-from truthfl.ledger import participant_folder
-from truthfl.ledger.own_record import record_fault
-from truthfl.ledger.receipt_rounds import had_no_rounds
+from truthfl.home import folder as participant_folder
+from truthfl.home.record import record_fault
+from truthfl.ledger.receipts import had_no_rounds
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import offer_from
-from truthfl.page.numbers import overflow_allowed
+from truthfl.page.catalogue import overflow_allowed
 
 MOST_ROUNDS = 100_000  # of a job that truthfl runs
 
@@ -63,7 +63,7 @@ def asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
     if job.rounds > MOST_ROUNDS:
         words = "its job has {rounds:,} rounds; truthfl runs none of more than {most:,}"
         return coded("fault.too_many_rounds", words, rounds=job.rounds, most=MOST_ROUNDS)
-    from truthfl.learning.local_training import takes_part
+    from truthfl.learning.training.local_training import takes_part
 
     drawn = sum(takes_part(job.seed, client.index, round_, client.participation) for round_ in range(job.rounds))
     if asked == drawn:

@@ -1,4 +1,7 @@
-"""Serve an ASGI application in a thread of this process: on loopback, or by TLS in the local network.
+"""Serves an ASGI application in a thread of this process, with a limit on its open connections.
+
+Connections on which nothing comes, or a TLS handshake never ends, would otherwise use up the files that this process
+may open, and with them the page on the computer itself.
 
 The URL is valid as soon as the port listens; earlier requests are answered when the application is loaded.
 """
@@ -9,19 +12,68 @@ import errno
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.access import AccessSecrets
+from truthfl.samples.label_store import FILE_NAME, LabelStore
+from truthfl.samples.sample import Source
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from uvicorn import Server
+
+    from truthfl.instructions import Instructions
+    from truthfl.learning.people.second_opinion import OpinionSource
+    from truthfl.ledger.signing import PrivateKey
+    from truthfl.page.phone import PhoneAccess
+    from truthfl.page.work import ExistingLabels, Work
+
+
+MOST_CONNECTIONS = 64
+MOST_OF_ONE_ADDRESS = 16  # a browser opens six
+
+
+class BoundedListener(socket.socket):
+    """Closes an older connection when there are too many: the oldest of the address that has most of them."""
+
+    __slots__ = ("_connections",)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._connections: list[tuple[str, socket.socket]] = []  # the oldest first
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        connection, address = super().accept()
+        self._connections = [(host, other) for host, other in self._connections if other.fileno() != -1]
+        self._connections.append((address[0], connection))
+        counts = Counter(host for host, _ in self._connections)
+        most, count = counts.most_common(1)[0]
+        if len(self._connections) > MOST_CONNECTIONS or count > MOST_OF_ONE_ADDRESS:
+            oldest = next(pair for pair in self._connections if pair[0] == most)
+            self._connections.remove(oldest)
+            _end(oldest[1])
+        return connection, address
+
+    def close(self) -> None:
+        """Stop listening, and end what is open: a phone that does not answer would delay the end of the server."""
+        super().close()
+        for _, connection in self._connections:
+            _end(connection)
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection; the event loop sees it and closes it."""
+    with suppress(OSError):  # it is closed already
+        connection.shutdown(socket.SHUT_RDWR)
+
 
 HOST = "127.0.0.1"
 SHUTDOWN_WAIT_S = 10.0
@@ -155,3 +207,61 @@ def listen(
             f"port {port} cannot be used ({reason}); name another with {option}, or 0 for any."
         ) from None
     return listener
+
+
+__all__ = ["OpenPage", "open_page"]
+
+
+@contextmanager
+def open_page(
+    home: Path,
+    samples: Source,
+    classes: Sequence[str],
+    key: PrivateKey | None = None,
+    *,
+    existing_labels: ExistingLabels | None = None,
+    instructions: Instructions | None = None,
+    several: bool = False,
+    port: int = 0,
+    phone: PhoneAccess | None = None,
+    make_opinion: Callable[[], OpinionSource] | None = None,
+) -> Iterator[OpenPage]:
+    """Serve the page until the context ends.
+
+    home             the participant's folder, with her documents and labels.db
+    classes          names of the classes, if there is no offer; none if it has to say them
+    key              signs answers to offers
+    existing_labels  labels in the sample file itself, indices or names of classes; they are shown, and not changed
+    instructions     about the classes, if there is no offer; their examples are in the folder
+    several          whether a sample may have several classes, if there is no offer
+    port             0 for any free one
+    phone            serves it to her phone, too; both work on the same labels
+    make_opinion     gives a model to ask about her labels in the review; called when the review is opened
+    """
+    store = LabelStore(home / FILE_NAME)
+    try:
+        one_at_a_time = threading.Lock()
+
+        @cache
+        def shared_work() -> Work:
+            from truthfl.page.work import Work
+
+            return Work(home, samples, classes, store, existing_labels, instructions, several)
+
+        def application(access: AccessSecrets) -> ASGIApp:
+            from truthfl.page.application import page
+
+            with one_at_a_time:  # the page and the phone's start at the same time
+                work = shared_work()
+            return page(work, key, access, make_opinion)
+
+        with opened(application, port, "labeling page") as page_open:
+            if phone is None:
+                yield page_open
+                return
+            from truthfl.page.phone import open_phone_page
+
+            with open_phone_page(application, home, phone) as phone_page:
+                yield replace(page_open, phone=phone_page)
+    finally:
+        store.close()

@@ -1,4 +1,4 @@
-"""State of the labeling: samples, classes, number of samples to label, decisions.
+"""State of the labeling: samples, classes, decisions, shortcuts, and labels to look at again.
 
 Classes, number and instructions come from the newest offer unless it was declined. Until it comes there may be no
 classes, and nothing to label. An `edition` identifies one list of samples with one list of classes; a request with
@@ -7,28 +7,119 @@ another edition gets a `StaleError`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
+from string import ascii_lowercase, digits
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from truthfl.coded_text import sentence_of
-from truthfl.learning.class_sets import are_known, joined, names_in
-from truthfl.page.catalogue import MessageError
-from truthfl.page.document_names import document_names
-from truthfl.page.requests import BulkRequest, ConflictError, DecisionRequest, Numbers, StaleMessageError
-from truthfl.page.shortcuts import keys_of
-from truthfl.page.shown_text import shown
-from truthfl.samples.label_state import LabelState
-from truthfl.samples.label_store import Agrees, Decision, LabelConflictError, LabelStore, StoredDecision
+from truthfl.learning.data.class_sets import are_known, joined, names_in
+from truthfl.page.catalogue import MessageError, shown
+from truthfl.page.http import BulkRequest, ConflictError, DecisionRequest, Numbers, StaleMessageError
+from truthfl.samples.label_store import Agrees, Decision, LabelConflictError, LabelState, LabelStore, StoredDecision
 from truthfl.samples.sample import Media, Source, UnreadableError
 
-if TYPE_CHECKING:  # the page starts without them
+if TYPE_CHECKING:
     from truthfl.instructions import Instructions
+    from truthfl.learning.people.second_opinion import OpinionSource
     from truthfl.samples.shown_pictures import Form, ShownPictures
+
+
+NO_DOCUMENTS: dict[str, Any] = {
+    "offer": None,
+    "answer": None,
+    "receipt": None,
+    "news": None,
+    "job": None,
+}
+
+
+def document_names(folder: Path) -> frozenset[str]:
+    """Names of the JSON files in a folder; empty if it cannot be read. Documents are never changed."""
+    try:
+        return frozenset(name for name in os.listdir(folder) if name.endswith(".json"))
+    except OSError:
+        return frozenset()
+
+
+def has_no_documents(home: Path) -> bool:
+    """Whether the participant's folder has no news, no offer and no receipt."""
+    return not any(document_names(folder) for folder in (home, home / "offers", home / "receipts"))
+
+
+RESERVED = frozenset("fi")  # flag a picture, open the instructions
+USABLE = frozenset(ascii_lowercase + digits) - RESERVED
+
+
+def keys_of(classes: Sequence[str]) -> tuple[str | None, ...]:
+    """A key for each class, all different; None for all where there are more classes than keys: they are searched.
+
+    A class named by a digit gets that digit. Others get the first letter of their name if it is free, then another
+    letter of it, then any free letter or digit.
+    """
+    if len(classes) > len(USABLE):
+        return (None,) * len(classes)
+    keys: dict[int, str] = {index: name for index, name in enumerate(classes) if name in tuple(digits)}
+    preferences = (lambda name: name[:1], lambda name: name, lambda _: ascii_lowercase + digits[1:] + digits[0])
+    for preferred in preferences:
+        for index, name in enumerate(classes):
+            if index not in keys:
+                _assign_first_free(keys, index, preferred(name.lower()))
+    return tuple(keys.get(index) for index in range(len(classes)))
+
+
+def _assign_first_free(keys: dict[int, str], index: int, candidates: str) -> None:
+    free = next((key for key in candidates if key in USABLE.difference(keys.values())), None)
+    if free is not None:
+        keys[index] = free
+
+
+NO_MODEL: dict[str, Any] = {"doubts": None, "handed_in": False}
+
+
+class SecondLook:
+    """Asks a model about the present labels; the answer to the last question is kept."""
+
+    def __init__(self, work: Work, make_opinion: Callable[[], OpinionSource] | None) -> None:
+        """`make_opinion` is called when the first answer is asked for, since it imports the learning; None for none."""
+        self.work, self.make_opinion = work, make_opinion
+        self._lock = threading.Lock()
+        self._last: tuple[object, dict[str, Any]] | None = None
+
+    def answer(self) -> dict[str, Any]:
+        """JSON: the doubted labels, None if there is no model to ask, and whether the model was handed in."""
+        assignment = self.work.assignment()
+        if self.make_opinion is None or assignment.several:  # models that find one class doubt every other
+            return NO_MODEL
+        labels, classes = self.work.state()["labels"], assignment.classes
+        with self._lock:
+            models = sorted(path.name for path in (self.work.home / "auditions").glob("*.npz"))
+            question = (labels, classes, models)
+            if self._last is None or self._last[0] != question:
+                self._last = (question, _asked(self.opinion, labels, classes))
+            return self._last[1]
+
+    @cached_property
+    def opinion(self) -> OpinionSource:
+        assert self.make_opinion is not None
+        return self.make_opinion()
+
+
+def _asked(opinion: OpinionSource, labels: list[int], classes: tuple[str, ...]) -> dict[str, Any]:
+    from truthfl.learning.people.second_opinion import doubts
+
+    found = opinion(labels, classes)
+    if found is None:
+        return NO_MODEL
+    return {"doubts": [asdict(doubt) for doubt in doubts(found, labels)], "handed_in": found.handed_in}
+
 
 RECENT_LABELS = 20
 FEWEST_PAUSES, BREAK_SECONDS, SHORTEST_PACE = 3, 60.0, 0.1  # as in static/pace.js; a longer pause is a break
@@ -92,7 +183,7 @@ class Work:
         return self._cached[1]
 
     def _from_offer(self) -> Assignment:
-        from truthfl.page.document_views import answer_to, offer_in_force
+        from truthfl.page.documents import answer_to, offer_in_force
 
         offer = offer_in_force(self.home)
         if offer is None:

@@ -15,9 +15,8 @@ from PIL import Image
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import write_file
 from truthfl.instructions import LARGEST, PICTURE_SIDE, TEXT_TYPE, Example
-from truthfl.samples.formats import JPEG, PNG, picture_format
 from truthfl.samples.pictures import decode, open_undecoded
-from truthfl.samples.sample import UnreadableError
+from truthfl.samples.sample import JPEG, PNG, UnreadableError, picture_format
 from truthfl.texts import is_plain
 
 FOLDER = "examples"  # in a participant's or operator's folder

@@ -1,4 +1,7 @@
-"""Samples in a folder of picture files and its subfolders.
+"""Samples in a folder of picture files and its subfolders, in a stable order.
+
+An offer asks for the first n samples. If they were sorted by name, a file added during a job could push another one
+out of the first n, and that new file would have no label.
 
 Nothing is decoded when the folder is opened. A sample's id is a hash of all bytes of its file. Large files are hashed
 once: `KnownFiles` remembers them by what the system says of them. Symbolic links out of the folder are not followed.
@@ -18,19 +21,11 @@ from typing import BinaryIO
 from truthfl.coded_text import CodedText, coded, decimal, english, sentence_of
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import make_private_folder, write_file
-from truthfl.samples.formats import (
+from truthfl.samples.sample import (
     HEIC,
+    ID_LENGTH,
     MAX_BYTES,
     NAMES,
-    is_picture_name,
-    needs_heif,
-    no_picture,
-    picture_format,
-    reads_heic,
-    unread_reason,
-)
-from truthfl.samples.sample import (
-    ID_LENGTH,
     Media,
     Pixels,
     Problem,
@@ -38,9 +33,44 @@ from truthfl.samples.sample import (
     Source,
     UnreadableError,
     content_id,
+    is_picture_name,
+    needs_heif,
+    no_picture,
+    picture_format,
+    reads_heic,
     require_samples,
     samples_with_unique_ids,
+    unread_reason,
 )
+
+FILE_NAME = "order.json"
+
+
+def in_kept_order(source: Source, home: Path) -> Source:
+    """The source with known samples in their stored order, new ones after them; the order is stored in `home`."""
+    file = home / FILE_NAME
+    stored = _read(file)
+    rank = {sample: number for number, sample in enumerate(stored)}
+    new = [sample for sample in source.ids if sample not in rank]
+    rank |= {sample: len(stored) + number for number, sample in enumerate(new)}
+    if new:
+        write_file(file, json.dumps([*stored, *new]), sync=False)
+    ranks = [rank[sample] for sample in source.ids]
+    return source.subset(sorted(range(len(source)), key=ranks.__getitem__), ())
+
+
+def _read(file: Path) -> list[str]:
+    """The stored sample ids; empty if the file does not exist."""
+    try:
+        ids = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError):
+        ids = None
+    if not isinstance(ids, list) or not all(isinstance(sample, str) for sample in ids):
+        raise InputError(f"{file} cannot be read; it lists samples in their order, and may be deleted between jobs.")
+    return ids
+
 
 READ_BINARY = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 FIRST_READ = 16 * 1024  # bytes

@@ -1,4 +1,4 @@
-"""Labels that a participant made by hand, read from her label file."""
+"""Labels that a participant made by hand, and what a quick model thinks of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 
 from truthfl.coded_text import coded
 from truthfl.errors import InputError
-from truthfl.learning.class_sets import are_known, names_in
-from truthfl.learning.label_sets import LabelSets
-from truthfl.learning.model import Labels
-from truthfl.samples.label_names import label_names
+from truthfl.learning.data.class_sets import are_known, names_in
+from truthfl.learning.data.samples import LabelSets
+from truthfl.learning.models.model import Images, Labels
+from truthfl.learning.people.second_opinion import Opinion, OpinionSource, cross_probabilities
+from truthfl.samples.label_store import label_names
+from truthfl.samples.sample import Pixels, Source, UnreadableError
 from truthfl.texts import plain
 
 
@@ -57,3 +59,36 @@ def count_labels(
     """How many of these samples have a label that is among the classes."""
     names, known = label_names(path), set(classes)
     return sum(are_known(names.get(sample, ""), known, several=several) for sample in samples)
+
+
+SHAPE = (28, 28, 3)  # to which pictures are fitted
+MOST_PICTURES = 5000
+
+
+def quick_opinion(source: Source) -> OpinionSource:
+    """Trains models on the labels that it is asked about; None for samples that are not pictures."""
+    small: dict[int, Pixels | None] = {}  # by position; None for one that cannot be read
+
+    def opinion(labels: Sequence[int], classes: Sequence[str]) -> Opinion | None:
+        if source.kind != "picture":
+            return None
+        labeled = [position for position, label in enumerate(labels) if label >= 0][:MOST_PICTURES]
+        for position in labeled:
+            if position not in small:
+                small[position] = _small(source, position)
+        readable = [position for position in labeled if small[position] is not None]
+        if not readable:
+            return None
+        images: Images = np.stack([pixels for position in readable if (pixels := small[position]) is not None])
+        given = np.array([labels[position] for position in readable], dtype=np.int64)
+        probabilities = cross_probabilities(images, given, classes)
+        return None if probabilities is None else Opinion(readable, probabilities, handed_in=False)
+
+    return opinion
+
+
+def _small(source: Source, position: int) -> Pixels | None:
+    try:
+        return source.pixels(position, SHAPE)
+    except UnreadableError:
+        return None

@@ -4,14 +4,18 @@ The current label of a sample is that of its last row that was not undone; the v
 `handmade_labels` reads only that view. A decision is on the disk before `decide` returns; the same decision sent
 twice, identified by its nonce, is stored once. Decisions that were made together, such as those of an import, are one
 step: they have the same `step`, and are undone together.
+
+NumPy is not loaded, so that the page starts at once.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -20,8 +24,108 @@ from uuid import uuid4
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import create_private_file, make_private_folder
-from truthfl.samples.label_schema import prepare
-from truthfl.samples.label_state import UNTOUCHED, LabelState, Row, label_state, label_states
+from truthfl.learning.data.class_sets import are_known
+from truthfl.texts import plain
+
+VERSION = 2  # SQLite keeps it in the file
+
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS decisions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    nonce  TEXT NOT NULL UNIQUE,
+    at     TEXT NOT NULL,
+    how    TEXT NOT NULL CHECK (how IN ('page', 'import')),
+    sample TEXT NOT NULL,
+    action TEXT NOT NULL CHECK (action IN ('label', 'skip', 'flag', 'unflag', 'undo')),
+    label  TEXT CHECK ((label IS NOT NULL) = (action = 'label')),
+    undoes INTEGER UNIQUE REFERENCES decisions CHECK ((undoes IS NOT NULL) = (action = 'undo')),
+    step   TEXT
+);
+CREATE INDEX IF NOT EXISTS decisions_of_step ON decisions (step) WHERE step IS NOT NULL;
+CREATE INDEX IF NOT EXISTS decisions_of_sample ON decisions (sample);
+CREATE TRIGGER IF NOT EXISTS no_change BEFORE UPDATE ON decisions
+    BEGIN SELECT RAISE(ABORT, 'decisions are only added'); END;
+CREATE TRIGGER IF NOT EXISTS no_removal BEFORE DELETE ON decisions
+    BEGIN SELECT RAISE(ABORT, 'decisions are only added'); END;
+CREATE VIEW IF NOT EXISTS standing AS
+    SELECT * FROM decisions AS made WHERE action != 'undo'
+    AND NOT EXISTS (SELECT 1 FROM decisions AS undo WHERE undo.undoes = made.number);
+CREATE VIEW IF NOT EXISTS labels AS
+    SELECT sample, label FROM
+        (SELECT sample, label, max(number) FROM standing WHERE action IN ('label', 'skip') GROUP BY sample)
+    WHERE label IS NOT NULL;
+PRAGMA user_version = {VERSION};
+"""
+
+
+def prepare(database: sqlite3.Connection, path: Path) -> None:
+    """Make the tables if there are none; `path` is the file's, for messages."""
+    if _is_new(database, path):
+        database.execute("PRAGMA journal_mode = WAL")
+        database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
+    database.execute("PRAGMA synchronous = FULL")
+
+
+def _is_new(database: sqlite3.Connection, path: Path) -> bool:
+    """Whether there are no tables; looked up in one transaction, since another process may be creating them."""
+    database.execute("BEGIN IMMEDIATE")
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    database.execute("ROLLBACK")
+    if version not in (0, VERSION) or (version == 0 and tables):
+        raise InputError(f"{path} is another program's file, or another version's; name another folder.")
+    return not tables
+
+
+class Row(NamedTuple):
+    """A decision as stored in the table; `undoes` is the number of the decision that it undoes, if any."""
+
+    number: int
+    sample: str
+    action: str
+    label: str | None
+    undoes: int | None
+
+
+class LabelState(NamedTuple):
+    """State of one sample.
+
+    label    name of its class; None while it is not labeled
+    skipped  number of the decision that skipped it; None if it is not skipped
+    """
+
+    label: str | None = None
+    skipped: int | None = None
+    flagged: bool = False
+
+
+UNTOUCHED = LabelState()
+
+
+def label_state(rows: Iterable[Row]) -> LabelState:
+    """State of one sample, from its rows in order. Of label and skip, the later one counts; undone ones do not."""
+    decisions = list(rows)
+    undone = {row.undoes for row in decisions if row.undoes is not None}
+    label, skipped, flagged = None, None, False
+    for row in decisions:
+        if row.number in undone or row.action == "undo":
+            continue
+        if row.action == "label":
+            label, skipped = row.label, None
+        elif row.action == "skip":
+            label, skipped = None, row.number
+        else:
+            flagged = row.action == "flag"
+    return LabelState(label, skipped, flagged)
+
+
+def label_states(rows: Iterable[Row]) -> dict[str, LabelState]:
+    """State of every sample in these rows, by sample id; the rows must be in order."""
+    by_sample: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_sample[row.sample].append(row)
+    return {sample: label_state(decisions) for sample, decisions in by_sample.items()}
+
 
 FILE_NAME = "labels.db"
 LOCK_WAIT_S = 10.0
@@ -250,3 +354,49 @@ def database_error(error: Exception, what: str) -> InputError | ServiceError:
     """`InputError` if the file has other contents, `ServiceError` otherwise; `what` begins its message."""
     error_class = InputError if getattr(error, "sqlite_errorcode", 0) & 0xFF in WRONG_CONTENTS else ServiceError
     return error_class(f"{what}: {str(getattr(error, 'strerror', None) or error).rstrip('.')}.")
+
+
+SHOWN_CLASSES = 5
+
+Other = Mapping[str, int]  # by class: number of labels
+
+
+def label_names(path: str | os.PathLike[str]) -> dict[str, str]:
+    """By sample: the name of its label; empty if there is no file."""
+    file = Path(path)
+    if not file.exists():
+        return {}
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=LOCK_WAIT_S)) as database:
+            return dict(database.execute("SELECT sample, label FROM labels"))
+    except sqlite3.Error as error:
+        raise database_error(error, f"{file} cannot be read as a file of labels") from None
+
+
+def other_labels(
+    path: str | os.PathLike[str],
+    classes: Sequence[str],
+    samples: Sequence[str] | None = None,
+    *,
+    several: bool = False,
+) -> Other:
+    """How many labels are there of classes that are not among these, by class, the most frequent first.
+
+    samples   ids; None for all in the file
+    """
+    names = label_names(path)
+    chosen = names.values() if samples is None else (names[sample] for sample in samples if sample in names)
+    known = set(classes)
+    return dict(Counter(label for label in chosen if not are_known(label, known, several=several)).most_common())
+
+
+def other_labels_in_words(other: Other, classes: Sequence[str]) -> str:
+    """A sentence that says which labels of other classes there are."""
+    count, listed = sum(other.values()), ", ".join(list(other)[:SHOWN_CLASSES])
+    more = f" and {len(other) - SHOWN_CLASSES} more" if len(other) > SHOWN_CLASSES else ""
+    named = ", ".join(classes[:SHOWN_CLASSES]) + (", …" if len(classes) > SHOWN_CLASSES else "")
+    are = "label is of a class that is" if count == 1 else "labels are of classes that are"
+    return (
+        f"{count:,} {are} not among {plain(named, 300)}: {plain(listed, 300)}{more}. They are kept, and their samples "
+        "count as not labeled until they get another label."
+    )

@@ -18,9 +18,8 @@ from PIL import Image
 
 from truthfl.errors import ServiceError
 from truthfl.files import write_file
-from truthfl.samples.formats import GIF, JPEG, PNG, WEBP
 from truthfl.samples.pictures import decode, decoded, open_undecoded
-from truthfl.samples.sample import Media, Source
+from truthfl.samples.sample import GIF, JPEG, PNG, WEBP, Media, Source
 
 CACHE = "cache/shown"
 MAX_CACHE_BYTES = 500_000_000

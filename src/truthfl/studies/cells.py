@@ -1,11 +1,11 @@
-"""Cells: settings of a federation and its clients' strategies, trained with many seeds; figures are made of them.
+"""Cells: settings of a federation and its clients' strategies, trained with many seeds, in stages with progress.
 
 `train_cell`, `tune_step` and `sample_gradients` are called by work items: JSON values in, named arrays out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.learning.aggregation import MEAN, ReportRule, aggregation_document, aggregation_of
-from truthfl.learning.asked_samples import ask_for_labels
-from truthfl.learning.audition_planning import PILOT_SEED
-from truthfl.learning.federated import Federated
-from truthfl.learning.federations import (
+from truthfl.contracts.audition.planning import PILOT_SEED
+from truthfl.contracts.setting import Strategies, Training
+from truthfl.learning.data.federations import (
     Data,
     ModelChoice,
     SimulatedFederation,
@@ -25,14 +23,15 @@ from truthfl.learning.federations import (
     with_rule,
     with_training,
 )
-from truthfl.learning.gradients import measure_gradients
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.step_size import find_step_size
-from truthfl.learning.task_choice import PICTURES, TaskChoice
-from truthfl.learning.training import train
-from truthfl.mechanism.setting import Training
-from truthfl.mechanism.strategies import Strategies
-from truthfl.studies.work import Result, WorkItem
+from truthfl.learning.data.partition import Federated
+from truthfl.learning.data.samples import LabeledSamples
+from truthfl.learning.people.labels import ask_for_labels
+from truthfl.learning.pilot.constants import measure_gradients
+from truthfl.learning.pilot.step_size import find_step_size
+from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice
+from truthfl.learning.training.aggregation import MEAN, ReportRule, aggregation_document, aggregation_of
+from truthfl.learning.training.train import train
+from truthfl.studies.work import Result, Store, Workers, WorkItem, do_all
 
 SEEDS_PER_TASK = 10
 TRAIN_LOSS_SAMPLES = 1000  # number of the clients' samples on which the training loss is evaluated
@@ -250,3 +249,35 @@ def _federation(
 def with_exceptions(value: float, count: int, other: float, clients: Sequence[int]) -> tuple[float, ...]:
     """One number per client: `other` for the clients listed, `value` for the rest of all `count` clients."""
     return tuple(other if i in clients else value for i in range(count))
+
+
+StageProgress = Callable[[str, int, int], None]
+"""Called with the name of the stage, the number of its tasks that are done, and the number of all (0: unknown)."""
+
+
+class StagedTasks:
+    """Runs tasks and counts those that were computed, not read from the store."""
+
+    def __init__(self, store: Store, workers: int | Workers | None, progress: StageProgress) -> None:
+        self.store, self.workers, self.progress, self.computed = store, workers, progress, 0
+
+    def do(self, stage: str, tasks: Sequence[WorkItem]) -> list[Result]:
+        """The results of the tasks; `stage` is passed to the progress callback."""
+        counts: list[int] = []
+
+        def report(done: int, number: int) -> None:
+            counts.append(done)
+            self.progress(stage, done, number)
+
+        results = do_all(tasks, self.store, workers=self.workers, progress=report)
+        self.computed += counts[-1] - counts[0]
+        return results
+
+    def train(
+        self, stage: str, cells: Sequence[Cell], seeds: Sequence[Sequence[int]], besides: Sequence[WorkItem] = ()
+    ) -> tuple[list[CellResult], list[Result]]:
+        """The results of each cell with its seeds, and the results of the tasks in `besides`, run at the same time."""
+        by_cell = [cell.tasks(cell_seeds) for cell, cell_seeds in zip(cells, seeds, strict=True)]
+        results = self.do(stage, [*besides, *(task for tasks in by_cell for task in tasks)])
+        rest = iter(results[len(besides) :])
+        return [CellResult.of([next(rest) for _ in tasks]) for tasks in by_cell], results[: len(besides)]

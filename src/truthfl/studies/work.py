@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 import truthfl
 from truthfl.errors import ServiceError, TruthflError
 from truthfl.files import write_file
-from truthfl.learning.array_files import npz_bytes
+from truthfl.learning.data.datasets import npz_bytes
 
 Result = Mapping[str, NDArray[Any]]
 Progress = Callable[[int, int], None]

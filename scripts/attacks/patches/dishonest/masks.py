@@ -114,25 +114,25 @@ class Round:
     def emil_helps(self):
         """From here on: the masks that Emil shares, his shares of others' masks, his signature of any list."""
         self.with_emil = True
-        from truthfl.federation.protocol.masking import round_key
+        from truthfl.federation.masking.shares import round_key
 
         for peer in self.sum.peers[self.at[EMIL]]:
             self.know(self.at[EMIL], peer, round_key(self.pair_of_emil(peer), self.sum.context))
 
     def emils_key(self):
-        from truthfl.ledger import participant_folder
+        from truthfl.home import folder as participant_folder
 
         return participant_folder.agreement_key(FOLDER / f"home-{EMIL}", self.sum.offers[self.at[EMIL]])
 
     def pair_of_emil(self, peer):
-        from truthfl.federation.protocol.masking import pair_key
+        from truthfl.federation.masking.shares import pair_key
 
         return pair_key(self.emils_key(), self.masked.members[peer].agreement_key, self.masked.group.digest)
 
     def shares_of_emil(self):
         if not self.with_emil:
             return {}
-        from truthfl.federation.protocol.masking import unlocked_share
+        from truthfl.federation.masking.shares import unlocked_share
 
         emil, told = self.at[EMIL], {}
         for owner in self.sum.peers[emil]:
@@ -141,7 +141,7 @@ class Round:
         return told
 
     def emil_signs(self, missing):
-        from truthfl.ledger.agreement_keys import list_key
+        from truthfl.ledger.signing import list_key
 
         return list_key(self.emils_key()).sign(self.module.survivors_text(self.sum.context, missing)).hex()
 
@@ -178,7 +178,7 @@ class Round:
 def two_weights(one, params):
     """Terms with twice the weight, and the same round again: the difference would be the report."""
     attack, masked = "masks-two-weights", one.masked
-    from truthfl.federation.protocol.mask_terms import group_of, mask_terms_document
+    from truthfl.federation.masking.shares import group_of, mask_terms_document
 
     members = [replace(member, weight=2 * member.weight) for member in masked.members.values()]
     group = group_of(masked.taking_part[0], masked.total / 2, members)
@@ -308,7 +308,7 @@ def attacked_rounds(module):
     def false_terms_first(self, offers):
         """Emil has the number -1: the share that he is given is then the seed itself."""
         if not self.informed and not hasattr(self, "second"):
-            from truthfl.federation.protocol.mask_terms import group_of, mask_terms_document
+            from truthfl.federation.masking.shares import group_of, mask_terms_document
 
             number = {o.client.index: -1 if o.client.name == EMIL else o.client.index for o in self.taking_part}
             members = {number[i]: replace(member, index=number[i]) for i, member in self.members.items()}
@@ -370,12 +370,11 @@ def second_offers(module):
         """
         import numpy as np
 
-        from truthfl.federation.protocol import masked_rounds
-        from truthfl.federation.protocol.message_codes import code_key
-        from truthfl.federation.protocol.messages import OFFER, document_in, query_message
-        from truthfl.federation.protocol.round_entries import RoundCall
-        from truthfl.ledger.agreement_keys import read_agreement_key
+        from truthfl.federation.masking import server as masked_rounds
+        from truthfl.federation.protocol.messages import OFFER, code_key, document_in, query_message
+        from truthfl.federation.protocol.reports import RoundCall
         from truthfl.ledger.documents import signed_offer
+        from truthfl.ledger.signing import read_agreement_key
 
         own_key = read_agreement_key(FOLDER / "served" / "agreement-keys" / roster.job_name)
         offers, keys, papers = [], {}, {}
@@ -427,7 +426,7 @@ def known_batches(module):
     """All rounds from nearly one model: sums are then linear in the samples' gradients."""
     import numpy as np
 
-    from truthfl.learning.draws import Purpose, below, bits, key
+    from truthfl.learning.training.draws import Purpose, below, bits, key
 
     opened, rows, sums = module._opened, [], []
 
@@ -460,6 +459,6 @@ def known_batches(module):
 
 
 CHANGES = {
-    "known-batches": {f"{PROTOCOL}.masked_rounds": known_batches},
-    "masks": {f"{PROTOCOL}.masked_rounds": attacked_rounds, f"{PROTOCOL}.server": second_offers},
+    "known-batches": {"truthfl.federation.masking.server": known_batches},
+    "masks": {"truthfl.federation.masking.server": attacked_rounds, f"{PROTOCOL}.server": second_offers},
 }

@@ -2,7 +2,7 @@
 
 import threading
 
-NODE_ANSWERS = "truthfl.federation.deployed.node_answers"
+NODE_ANSWERS = "truthfl.federation.deployed.node"
 
 
 def silent_from_the_start(module):
@@ -44,6 +44,6 @@ def answers_deep(module):
 CHANGES = {
     "silent": {NODE_ANSWERS: silent_from_the_start},
     "silent in rounds": {NODE_ANSWERS: silent_in_rounds},
-    "names twice": {"truthfl.federation.participant.masked_reports": names_twice},
+    "names twice": {"truthfl.federation.masking.participant": names_twice},
     "answers deep": {"truthfl.federation.participant.client_app": answers_deep},
 }

@@ -102,7 +102,7 @@ def second_receipt(module):
     def send_receipts(roster, key):
         from truthfl.federation.protocol.messages import query_message
         from truthfl.ledger.documents import signed
-        from truthfl.ledger.job_receipts import signed_receipt
+        from truthfl.ledger.receipts import signed_receipt
 
         send(roster, key)
         entries = roster.ledger.entries()
@@ -145,7 +145,7 @@ def auditions_denied(module):
 CHANGES = {
     "lying operator": {
         f"{PROTOCOL}.offers": unsigned_first,
-        f"{PROTOCOL}.masked_rounds": strange_rounds,
+        "truthfl.federation.masking.server": strange_rounds,
         f"{PROTOCOL}.receipt_delivery": second_receipt,
     },
     "auditions denied": {f"{PROTOCOL}.auditions": auditions_denied},

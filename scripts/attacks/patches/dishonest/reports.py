@@ -135,7 +135,7 @@ def unclipped(module):
 
 
 CHANGES = {
-    "unclipped": {"truthfl.federation.participant.masked_reports": unclipped},
+    "unclipped": {"truthfl.federation.masking.participant": unclipped},
     "huge": {PARTICIPANT: other_report(huge)},
     "huge at the end": {PARTICIPANT: other_report(huge_in_last_round)},
     "flipped": {PARTICIPANT: other_report(flipped)},

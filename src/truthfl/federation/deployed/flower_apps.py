@@ -10,13 +10,11 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
+from truthfl.federation.operator.kept_jobs import JobSource, choose_job, kept_key, lock_folder
 from truthfl.federation.participant.client_app import client_app as participants_app
 from truthfl.federation.participant.node_settings import participant_of, settings_from
 from truthfl.federation.participant.participant import Participant
-from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
-from truthfl.federation.protocol.operator_folder import kept_key, lock_folder
-from truthfl.federation.protocol.paid_strategy import with_strategy
-from truthfl.federation.protocol.server import Operator, conduct_job
+from truthfl.federation.protocol.server import Operator, conduct_job, with_strategy
 from truthfl.files import make_private_folder
 from truthfl.job import read_job_text
 from truthfl.ledger.book import open_ledger

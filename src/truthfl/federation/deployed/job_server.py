@@ -18,19 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from truthfl.certificates import Certificates, read_certificates
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.deployed.certificates import Certificates, read_certificates
-from truthfl.federation.deployed.connection_limits import (
+from truthfl.federation.deployed.mailboxes import Mailboxes, MailboxGrid, NodeRegistry
+from truthfl.federation.deployed.node_connection import fingerprint_in
+from truthfl.federation.deployed.node_requests import (
     FILES_PER_IDLE,
+    Admit,
     LimitedLoop,
+    NodeRequests,
     allow_many_files,
     limited_protocol,
 )
-from truthfl.federation.deployed.mailbox_grid import MailboxGrid
-from truthfl.federation.deployed.mailboxes import Mailboxes
-from truthfl.federation.deployed.node_hello import fingerprint_in
-from truthfl.federation.deployed.node_registry import NodeRegistry
-from truthfl.federation.deployed.node_requests import Admit, NodeRequests
 
 START_SECONDS, STOP_SECONDS = 30.0, 5.0
 SECONDS_TO_CLOSE = 0.1  # after the server's end, connections say goodbye

@@ -1,9 +1,13 @@
-"""`Mailboxes`: messages that wait for nodes, and the nodes' replies, in the memory of the server's process.
+"""Messages that wait for nodes and their replies, and a Flower Grid made of them.
+
+A node's id follows from its key, so it is the same after a restart of node or server.
 
 The job's thread puts messages and waits for replies; the thread that serves nodes' requests delivers and takes them.
 A message stays until it is answered or withdrawn, and each has a number: a node that lost its connection, or was
 started again, asks for what comes after the last number it has. With it stands how long its reply may be; all replies
 that are being read, or that nobody has taken yet, have one budget of memory.
+
+A reply may have a short document, and the arrays that the message lets expect; nothing longer is read.
 """
 
 from __future__ import annotations
@@ -12,8 +16,91 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import count
 from typing import Any
+from uuid import uuid4
+
+from flwr.app import Error, Message
+
+from truthfl.errors import InputError
+from truthfl.federation.protocol.messages import pem_of
+from truthfl.flower_patches import (
+    MESSAGE_UNAVAILABLE,
+    NODE_UNAVAILABLE,
+    NodeInfo,
+    OneRunGrid,
+    message_from_bytes,
+    set_message_id,
+    set_origin,
+)
+from truthfl.ledger.signing import normal_public_line
+
+SERVER_NODE_ID = 1  # as in Flower
+
+
+@dataclass(frozen=True)
+class KnownNode:
+    """A node that may connect: its id, its public key (one OpenSSH line) and the name it is registered for."""
+
+    node_id: int
+    public_key: str
+    name: str
+
+
+def node_id_of(public_key: str) -> int:
+    """The id of the node with this public key: 63 bits of a hash."""
+    number = int.from_bytes(sha256(public_key.encode()).digest()[:8], "big") >> 1
+    return number if number > SERVER_NODE_ID else number + 2
+
+
+class NodeRegistry:
+    """Registered nodes. All methods may be called from any thread.
+
+    closed   whether only registered keys are let in; otherwise any key is, without a name
+    look_up  called with a key that has no name here; returns the name under which it is let in, "" for none, or None
+    """
+
+    def __init__(self, *, closed: bool, look_up: Callable[[str], str | None] = lambda _: None) -> None:
+        self.closed, self.look_up = closed, look_up
+        self._nodes: dict[int, KnownNode] = {}
+        self._lock = threading.Lock()
+
+    def register(self, public_key: str, name: str) -> KnownNode:
+        """Let a key in under this name, and its earlier one no more; raise InputError if it is another name's."""
+        line = normal_public_line(public_key)
+        node = KnownNode(node_id_of(line), line, name)
+        with self._lock:
+            earlier = self._nodes.setdefault(node.node_id, node)
+            if not earlier.name:
+                earlier = self._nodes[node.node_id] = node
+            if name and earlier == node:
+                self._nodes = {own: one for own, one in self._nodes.items() if one.name != name or one == node}
+        if earlier != node:
+            raise InputError(f"the key of {name} is that of {earlier.name}; each participant needs one of her own.")
+        return node
+
+    def remove(self, name: str) -> list[KnownNode]:
+        """Let this name's keys in no more; return what was removed."""
+        with self._lock:
+            removed = [node for node in self._nodes.values() if node.name == name]
+            for node in removed:
+                del self._nodes[node.node_id]
+        return removed
+
+    def find(self, public_key: str) -> KnownNode | None:
+        """The node with this key; None if it is not let in."""
+        with self._lock:
+            known = self._nodes.get(node_id_of(public_key))
+        if known is not None and (known.name or not self.closed):
+            return known
+        name = self.look_up(public_key) if self.closed else ""
+        return None if name is None else self.register(public_key, name)
+
+    def of_id(self, node_id: int) -> KnownNode | None:
+        with self._lock:
+            return self._nodes.get(node_id)
+
 
 GRACE_SECONDS = 5.0  # without a request of its own, a node counts as connected for this long,
 MOST_HELD_BYTES = 256_000_000  # of replies; one that is longer is read alone
@@ -186,3 +273,125 @@ class Mailboxes:
 
     def _box(self, node: int) -> _Mailbox:
         return self._boxes.setdefault(node, _Mailbox())
+
+
+LOST_CHECK_SECONDS = 1.0
+DISCONNECTED = "the node is not connected"
+DOCUMENT_BYTES = 128_000  # of a reply, besides arrays
+
+
+class MailboxGrid(OneRunGrid):
+    """A grid with the nodes of a registry.
+
+    sent           by message id: messages without a reply
+    reply_seconds  by node id: how long its last reply took
+    model_bytes    of models that are sent in reply to a message without one
+    """
+
+    def __init__(self, mailboxes: Mailboxes, registry: NodeRegistry) -> None:
+        super().__init__(SERVER_NODE_ID)
+        self.mailboxes, self.registry, self.model_bytes = mailboxes, registry, 0
+        self.sent: dict[str, Message] = {}
+        self.reply_seconds: dict[int, float] = {}
+        self._lost_check_at, self._departures = 0.0, 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        return [node for node in sorted(self.mailboxes.connected()) if self.registry.of_id(node) is not None]
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """The connected nodes with names and keys."""
+        known = [self.registry.of_id(node) for node in self.get_node_ids()]
+        return [
+            NodeInfo(node_id=node.node_id, name=node.name, public_key=pem_of(node.public_key))
+            for node in known
+            if node is not None
+        ]
+
+    @property
+    def bytes_so_far(self) -> tuple[int, int]:
+        """The bytes of all messages that were delivered, and of all replies."""
+        return self.mailboxes.delivered_bytes, self.mailboxes.received_bytes
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        message_ids = []
+        self._lost_check_at = 0.0
+        for message in messages:
+            message_id = uuid4().hex
+            set_message_id(message, message_id)
+            self.sent[message_id] = message
+            self.mailboxes.put(message.metadata.dst_node_id, message_id, message, self._most_reply_bytes(message))
+            message_ids.append(message_id)
+        return message_ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The replies that arrived, and error replies in the name of nodes that disconnected."""
+        asked = list(message_ids)
+        arrived = self.mailboxes.take_replies(asked)
+        for message_id, reply in arrived.items():
+            self.reply_seconds[self.sent[message_id].metadata.dst_node_id] = reply.seconds
+        replies = [self._reply(message_id, reply.content) for message_id, reply in arrived.items()]
+        lost = self._lost(one for one in asked if one not in arrived)
+        return replies + [self._error(one, NODE_UNAVAILABLE, DISCONNECTED) for one in lost]
+
+    def _lost(self, message_ids: Iterable[str]) -> list[str]:
+        """Withdraw and return messages to nodes that are not connected.
+
+        After new messages and when a node has left they are looked for at once, else only now and then: with many nodes
+        it would take longer than all else to do so with every reply.
+        """
+        now, departures = time.monotonic(), self.mailboxes.departures
+        if now < self._lost_check_at and departures == self._departures:
+            return []
+        self._lost_check_at, self._departures = now + LOST_CHECK_SECONDS, departures
+        lost = self.mailboxes.lost(message_ids)
+        self.mailboxes.withdraw(lost)
+        return lost
+
+    def wait_for_replies(self, message_ids: Collection[str], seconds: float) -> None:
+        """Wait until `pull_messages` may have something to return, but no longer than this."""
+        self.mailboxes.wait_for_reply(message_ids, min(seconds, LOST_CHECK_SECONDS))
+
+    def withdraw(self, message_ids: Iterable[str]) -> None:
+        """Send these messages no more, and expect no replies to them."""
+        withdrawn = list(message_ids)
+        self.mailboxes.withdraw(withdrawn)
+        for message_id in withdrawn:
+            self.sent.pop(message_id, None)
+
+    def allow_replies_of(self, model_bytes: int) -> None:
+        """Let replies to messages without arrays have models of this length."""
+        self.model_bytes = model_bytes
+
+    def _most_reply_bytes(self, message: Message) -> int:
+        """How long the reply to a message may be: it has arrays of the same length, or a model that is awaited."""
+        arrays = sum(len(array.data) for record in message.content.array_records.values() for array in record.values())
+        return DOCUMENT_BYTES + max(arrays, self.model_bytes)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        pending = list(self.push_messages(messages))
+        replies: list[Message] = []
+        while pending:
+            arrived = list(self.pull_messages(pending))
+            answered = {reply.metadata.reply_to_message_id for reply in arrived}
+            replies += arrived
+            pending = [one for one in pending if one not in answered]
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
+                break
+            if pending:
+                self.wait_for_replies(pending, seconds_left)
+        self.withdraw(pending)
+        return replies
+
+    def _reply(self, message_id: str, content: bytes) -> Message:
+        try:
+            reply = message_from_bytes(content, DOCUMENT_BYTES)
+        except InputError as error:
+            return self._error(message_id, MESSAGE_UNAVAILABLE, str(error))
+        node = self.sent.pop(message_id).metadata.dst_node_id
+        set_origin(reply, node, message_id)
+        return reply
+
+    def _error(self, message_id: str, code: int, reason: str) -> Message:
+        return Message(Error(code, reason), reply_to=self.sent.pop(message_id))

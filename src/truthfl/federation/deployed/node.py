@@ -1,4 +1,4 @@
-"""`Node`: a participant's node in this process: it waits for messages, lets her ClientApp answer, and sends replies.
+"""A participant's node: it waits for messages, lets the ClientApp answer, and sends replies.
 
 One thread waits for messages, so that the server sees at once whether the node is there; another one answers them, in
 their order, with data and models kept in memory from one to the next.
@@ -11,21 +11,81 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TypeVar, cast
 
-from flwr.app import Message
+from flwr.app import Context, Error, Message, RecordDict
 
+from truthfl.certificates import read_root
 from truthfl.errors import InputError, ServiceError, TruthflError
-from truthfl.federation.deployed.node_answers import LOG, NodeAnswers, error_reply
+from truthfl.federation.deployed.invitations import Invitation
+from truthfl.federation.deployed.job_server import require_loopback
+from truthfl.federation.deployed.node_app import client_app
 from truthfl.federation.deployed.node_connection import (
     ConnectedAlreadyError,
     NodeConnection,
     NotGreetedError,
+    NotLetInError,
     NotReachedError,
 )
-from truthfl.flower_patches import message_bytes, message_from_bytes, set_task_identity
+from truthfl.federation.participant.node_settings import Settings
+from truthfl.federation.protocol.messages import ROUND
+from truthfl.files import append_text
+from truthfl.flower_patches import CLIENT_APP_FAILED, message_bytes, message_from_bytes, set_task_identity
+from truthfl.home.record import note_taken
+from truthfl.ledger.signing import public_line, read_key
+from truthfl.texts import plain
+
+App = Callable[[Message, Context], Message]
+LOG = "node.log"
+FAILED = "her computer failed to answer; its log says why"
+
+
+@dataclass(eq=False)
+class NodeAnswers:
+    """A ClientApp with the settings of one node.
+
+    home  the participant's folder, for the log of failures
+    """
+
+    app: App
+    node_config: Mapping[str, str | int | float | bool]
+    home: Path
+    run_id: int = 1
+    node_id: int = 0
+
+    @cached_property
+    def context(self) -> Context:
+        return Context(self.run_id, self.node_id, dict(self.node_config), RecordDict(), {})
+
+    def reply_to(self, message: Message) -> Message:
+        """The app's reply, or one that says that it failed."""
+        try:
+            return self.app(message, self.context)
+        except TruthflError as error:
+            return error_reply(message, str(error))
+        except Exception:  # of a task of one's own
+            self.log(traceback.format_exc())
+            return error_reply(message, FAILED)
+
+    def note_taken(self, reply: Message) -> None:
+        """Note in the participant's folder that the server took this reply, if it is a report."""
+        answered = None if reply.has_error() else reply.content.config_records.get(ROUND)
+        if answered is not None:
+            note_taken(self.home, str(answered["offer"]), cast(int, answered["round"]))
+
+    def log(self, text: str) -> None:
+        """Append a failure to the log."""
+        append_text(self.home / LOG, text)
+
+
+def error_reply(message: Message, reason: str) -> Message:
+    """The reply that says why there is no other."""
+    return Message(Error(CLIENT_APP_FAILED, plain(reason)), reply_to=message)
+
 
 Tell = Callable[[str], None]
 Argument = TypeVar("Argument")
@@ -164,3 +224,67 @@ class Node:
                 self._ended.wait(wait)
                 wait = min(1.5 * wait, LAST_RETRY_SECONDS)
         return None
+
+
+RETRY_SECONDS = 0.5
+
+
+def node_connection(host: str, port: int, root: Path | None, key: Path) -> NodeConnection:
+    """A connection to the server at this address, not opened yet: over TLS, or to this machine alone."""
+    if root is None:
+        require_loopback(host)
+    else:
+        read_root(root)
+    return NodeConnection(host, port, root, read_key(key))
+
+
+def wait_for_server(connection: NodeConnection, tell: Tell) -> None:
+    """Wait until the operator's server answers; raise ServiceError if another kind of server does.
+
+    tell  called once with a sentence if nobody answers at first
+    """
+    told = False
+    while True:
+        try:
+            connection.ask_nonce()
+            return
+        except (NotReachedError, ConnectedAlreadyError):
+            if not told:
+                told = True
+                tell(f"nobody answers at {connection.address} yet; waiting for the operator's server.")
+            time.sleep(RETRY_SECONDS)
+
+
+def admit_once(connection: NodeConnection, invitation: Invitation) -> None:
+    """Let the server admit this node's key by the invitation; one that it refuses is no matter if it knows the key.
+
+    A server that goes away meanwhile is asked again; by then it may have admitted the key.
+    """
+    request = {"name": invitation.name, "code": invitation.code, "public_key": public_line(connection.key)}
+    while True:
+        try:
+            _admit(connection, request)
+            return
+        except (NotReachedError, NotGreetedError):
+            time.sleep(RETRY_SECONDS)
+
+
+def _admit(connection: NodeConnection, request: dict[str, str]) -> None:
+    try:
+        connection.admit(request)
+    except NotLetInError as refusal:
+        try:
+            connection.greet()
+            connection.leave()
+        except ConnectedAlreadyError:
+            pass
+        except NotLetInError:
+            raise refusal from None
+
+
+def open_node(connection: NodeConnection, settings: Settings, tell: Tell) -> Node:
+    """The node of a participant, to be entered as a context.
+
+    tell  called with a sentence when the connection is lost or there again
+    """
+    return Node(connection, NodeAnswers(client_app, settings.node_config(), Path(settings.home)), tell)

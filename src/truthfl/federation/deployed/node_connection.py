@@ -1,4 +1,11 @@
-"""`NodeConnection`: a node's connection to the operator's server: hello, next message, reply."""
+"""A node's connection to the operator's server: proof of its key, next message, reply, and whether the server answers.
+
+A server that a node also connects to cannot pass the signature on to another one, whose certificate is another. The
+proof needs no clock.
+
+A node's request for its next message is answered only when there is one, so a server that hangs would be noticed by
+nothing else for a long time.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +14,59 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.deployed.node_hello import (
-    ADMIT,
-    HEALTH,
-    HELLO,
-    JSON,
-    LEAVE,
-    NEXT,
-    NUMBER_HEADER,
-    REPLY,
-    fingerprint,
-    signed_hello,
-)
-from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.home.node_state import ConnectionFile
+from truthfl.ledger.signing import PrivateKey, public_line, sign, signed_by
+
+# Paths of the server. All requests are POST.
+PREFIX = "/v1/fleet/truthfl/"
+HELLO, NEXT, REPLY, LEAVE, ADMIT = (PREFIX + name for name in ("hello", "next", "reply", "leave", "admit"))
+HEALTH = "/health"  # answered to everybody, also to GET
+NUMBER_HEADER = "truthfl-number"  # of a message, in responses to NEXT
+JSON, BYTES = "application/json", "application/octet-stream"
+
+
+def fingerprint(certificate: bytes | None) -> str:
+    """The hash of a certificate (DER) in hexadecimal; "" without TLS."""
+    return "" if certificate is None else sha256(certificate).hexdigest()
+
+
+def fingerprint_in(path: Path | None) -> str:
+    """The fingerprint of the first certificate in this PEM file; "" without a file."""
+    if path is None:
+        return ""
+    return fingerprint(x509.load_pem_x509_certificates(path.read_bytes())[0].public_bytes(Encoding.DER))
+
+
+def signed_hello(key: PrivateKey, nonce: str, server: str) -> dict[str, str]:
+    """The document by which a node proves its key.
+
+    nonce   the server's number
+    server  the fingerprint of its certificate
+    """
+    return {"public_key": public_line(key), "nonce": nonce, "signature": sign(key, _content(nonce, server))}
+
+
+def proves_key(hello: Mapping[str, Any], server: str) -> bool:
+    """Whether an untrusted document with a nonce is signed by the key that it names, for this server."""
+    return signed_by(str(hello["public_key"]), _content(str(hello["nonce"]), server), str(hello["signature"]))
+
+
+def _content(nonce: str, server: str) -> dict[str, str]:
+    return {"kind": "hello", "nonce": nonce, "server": server}
+
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 45.0  # longer than the server lets a request for the next message wait
@@ -298,3 +337,33 @@ def _notice_silence(opened: socket.socket, unheard_seconds: float = UNHEARD_SECO
     ):
         if hasattr(socket, name):  # not on every system
             opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+# Together 1.5 seconds; the page asks every second, and so shows within three that the server hangs.
+INTERVAL_SECONDS, ANSWER_SECONDS = 0.5, 1.0
+
+
+@contextmanager
+def watch_server(connection: NodeConnection, state: ConnectionFile) -> Iterator[None]:
+    """Note in the file, while this context is open and somebody reads it, whether the server answers."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_watch, args=(connection, state, ended), name="truthfl watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _watch(connection: NodeConnection, state: ConnectionFile, ended: threading.Event) -> None:
+    while not ended.wait(INTERVAL_SECONDS):
+        if not state.is_read:
+            connection.close()
+            continue
+        began = time.monotonic()
+        answers = connection.answers_within(ANSWER_SECONDS)
+        if not answers and not ended.is_set():  # one that was closed because nobody asked for long is opened again
+            answers = time.monotonic() - began < ANSWER_SECONDS / 2 and connection.answers_within(ANSWER_SECONDS / 2)
+        state.note(answers, 0.0 if answers else time.monotonic() - began)
+    connection.close()

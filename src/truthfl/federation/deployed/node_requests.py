@@ -1,4 +1,8 @@
-"""`NodeRequests`: the server's side of nodes' connections, as an ASGI application.
+"""The server's side of nodes' connections, as an ASGI application with limits on what strangers send and hold.
+
+A connection is closed if the head of a request does not come in time, or is too long. Of connections on which no node's
+request is under way, only so many are kept: the oldest is closed for a new one. Nodes open theirs again when they need
+it.
 
 A node says hello with its key and gets a token; with it, it asks for its next message, which is answered when there is
 one, and sends its replies. A reply that nobody waits for, or that is longer than can be expected, is refused before it
@@ -9,39 +13,273 @@ found.
 from __future__ import annotations
 
 import asyncio
+import json
+import resource
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import parse_qs
 
 from truthfl.errors import InputError, TruthflError
-from truthfl.federation.deployed.asgi_messages import (
-    Receive,
-    Refusal,
-    Scope,
-    Send,
-    address_of,
-    body_length,
-    header_of,
-    query_value,
-    read_body,
-    read_document,
-    read_short_body,
-    respond,
-    respond_bytes,
-    until_disconnected,
+from truthfl.federation.deployed.mailboxes import Mailboxes, NodeRegistry
+from truthfl.federation.deployed.node_connection import (
+    ADMIT,
+    BYTES,
+    HEALTH,
+    HELLO,
+    JSON,
+    LEAVE,
+    NEXT,
+    NUMBER_HEADER,
+    REPLY,
+    proves_key,
 )
-from truthfl.federation.deployed.connection_limits import OpenConnections
-from truthfl.federation.deployed.mailboxes import Mailboxes
-from truthfl.federation.deployed.node_hello import ADMIT, HEALTH, HELLO, LEAVE, NEXT, REPLY, proves_key
-from truthfl.federation.deployed.node_registry import NodeRegistry
 from truthfl.flower_patches import message_bytes
 from truthfl.ledger.signing import normal_public_line
 from truthfl.texts import plain
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+MOST_DOCUMENT_BYTES = 20_000
+DOCUMENT_SECONDS = 10.0  # in which a document must come
+
+
+class Refusal(Exception):  # noqa: N818
+    """A response other than OK, with a sentence."""
+
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        self.status, self.sentence = status, sentence
+
+
+async def until_disconnected(receive: Receive) -> None:
+    """Wait until the other side closes the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def read_body(receive: Receive, longest: int) -> bytes:
+    """A whole body; `Refusal` if it is longer than so many bytes."""
+    parts, length, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(HTTPStatus.BAD_REQUEST, "the connection was lost.")
+        parts.append(message.get("body", b""))
+        length += len(parts[-1])
+        if length > longest:
+            raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {longest:,} bytes are not read.")
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+async def read_short_body(receive: Receive) -> bytes:
+    """A short body, which must come soon."""
+    try:
+        async with asyncio.timeout(DOCUMENT_SECONDS):
+            return await read_body(receive, MOST_DOCUMENT_BYTES)
+    except TimeoutError:
+        raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "your request took too long.") from None
+
+
+async def read_document(receive: Receive) -> dict[str, Any]:
+    """The JSON object in a short body."""
+    try:
+        document = json.loads(await read_short_body(receive))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "this is no JSON document.")
+    return document
+
+
+async def respond(
+    send: Send, document: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK, *, closes: bool = False
+) -> None:
+    """Respond with JSON, and close the connection if asked to, or if the request did not come in time."""
+    ends = [(b"connection", b"close")] if closes or status == HTTPStatus.REQUEST_TIMEOUT else []
+    await _send(send, status, json.dumps(document).encode(), [(b"content-type", JSON.encode()), *ends])
+
+
+async def respond_bytes(send: Send, content: bytes, number: int) -> None:
+    """Respond with the message of this number."""
+    headers = [(b"content-type", BYTES.encode()), (NUMBER_HEADER.encode(), str(number).encode())]
+    await _send(send, HTTPStatus.OK, content, headers)
+
+
+async def _send(send: Send, status: HTTPStatus, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": int(status), "headers": [length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def header_of(scope: Scope, name: bytes) -> str:
+    """The value of a header that is there once; "" otherwise."""
+    found = [value for own, value in scope.get("headers", ()) if own == name]
+    return found[0].decode("latin-1") if len(found) == 1 else ""
+
+
+def body_length(scope: Scope) -> int:
+    """How long the body of a request is; `Refusal` if that is not said."""
+    length = header_of(scope, b"content-length")
+    if not (length.isascii() and length.isdigit() and len(length) < 16):
+        raise Refusal(HTTPStatus.LENGTH_REQUIRED, "say how long your request is.")
+    return int(length)
+
+
+def query_value(scope: Scope, name: str, otherwise: str) -> str:
+    """A value in the query, cut off after 64 letters; `after` must be a number."""
+    text = str(scope.get("query_string", b"").decode("latin-1"))
+    value = parse_qs(text).get(name, [otherwise])[0][:64]
+    if name == "after" and not (value.isascii() and value.isdigit()):
+        raise Refusal(HTTPStatus.BAD_REQUEST, "after must be a number.")
+    return value
+
+
+def address_of(scope: Scope) -> str:
+    """Who sent a request."""
+    client = scope.get("client")
+    return str(client[0]) if client else "unknown"
+
+
+HEAD_SECONDS = 10.0  # from a connection, or the first byte of a later request, to the end of the request's head
+HANDSHAKE_SECONDS = 10.0
+MOST_HEAD_BYTES = 65_536
+MOST_IDLE, FILES_PER_IDLE = 4000, 4
+MOST_FILES = 65_536
+Address = tuple[str, int]
+
+
+class Closable(Protocol):
+    """A transport."""
+
+    def abort(self) -> None: ...
+
+
+class OpenConnections:
+    """The connections that are open. They are noted in one thread.
+
+    most  so many on which no node's request is under way are kept
+    """
+
+    def __init__(self, most: int = MOST_IDLE) -> None:
+        self.most = most
+        self._idle: dict[Address, Closable] = {}
+        self._at_work: dict[Address, Closable] = {}
+
+    @property
+    def at_work(self) -> frozenset[Address]:
+        """Whose connections have a node's request under way."""
+        return frozenset(self._at_work)
+
+    def add(self, address: Address, transport: Closable) -> None:
+        """Note a new connection, and close the oldest if there are too many."""
+        while self._idle and len(self._idle) >= self.most:
+            self._idle.pop(next(iter(self._idle))).abort()
+        self._idle[address] = transport
+
+    def remove(self, address: Address) -> None:
+        """Note that a connection is closed."""
+        self._idle.pop(address, None)
+        self._at_work.pop(address, None)
+
+    def begin_work(self, address: Address) -> None:
+        """Note that a node's request is under way on this connection."""
+        transport = self._idle.pop(address, None)
+        if transport is not None:
+            self._at_work[address] = transport
+
+    def end_work(self, address: Address) -> None:
+        """Note that it is over."""
+        transport = self._at_work.pop(address, None)
+        if transport is not None:
+            self.add(address, transport)
+
+
+def allow_many_files() -> int:
+    """Let this process have as many files and connections as the system allows, within reason; return how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return MOST_FILES if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError):
+        return soft
+    return wanted
+
+
+class LimitedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose servers give up on TLS handshakes after a while; uvicorn has no option for it."""
+
+    async def create_server(self, *arguments: Any, **options: Any) -> Any:
+        if options.get("ssl") is not None:
+            options.setdefault("ssl_handshake_timeout", HANDSHAKE_SECONDS)
+        return await super().create_server(*arguments, **options)
+
+
+def limited_protocol(connections: OpenConnections) -> type[asyncio.Protocol]:
+    """Uvicorn's HTTP protocol with these limits.
+
+    Uses its attributes `client`, `cycle` (of the request under way) and, where it parses with httptools, which does not
+    limit the length of heads, `on_body`.
+    """
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    base: Any = AutoHTTPProtocol
+    counts_heads = hasattr(base, "on_body")
+
+    class LimitedProtocol(base):  # type: ignore[misc]
+        """A connection: the timer of its next head, and the bytes since its last one, of bodies and of all."""
+
+        timer: asyncio.TimerHandle | None = None
+        body_bytes = all_bytes = 0
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            connections.add(self.client, transport)
+            self._start_timer(transport.abort)
+
+        def data_received(self, data: bytes) -> None:
+            earlier = self.cycle
+            super().data_received(data)
+            if self.cycle is not earlier:
+                self.all_bytes = self.body_bytes = 0
+            else:
+                self.all_bytes += len(data)
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._stop_timer()
+            elif self.timer is None:
+                self._start_timer(self.transport.abort)
+            if counts_heads and self.all_bytes - self.body_bytes > MOST_HEAD_BYTES:
+                self.transport.abort()
+
+        def on_body(self, body: bytes) -> None:
+            self.body_bytes += len(body)
+            super().on_body(body)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_timer()
+            connections.remove(self.client)
+            super().connection_lost(exc)
+
+        def _start_timer(self, abort: Callable[[], None]) -> None:
+            self.timer = self.loop.call_later(HEAD_SECONDS, abort)
+
+        def _stop_timer(self) -> None:
+            if self.timer is not None:
+                self.timer.cancel()
+                self.timer = None
+
+    limited: type[asyncio.Protocol] = LimitedProtocol
+    return limited
+
 
 Admit = Callable[[Mapping[str, Any]], str]
 

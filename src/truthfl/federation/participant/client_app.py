@@ -11,18 +11,10 @@ from flwr.clientapp import ClientApp
 
 from truthfl.coded_text import coded, english, sentence_of
 from truthfl.errors import InputError
-from truthfl.federation.participant.masked_reports import MaskingClient
+from truthfl.federation.masking.participant import MaskingClient
 from truthfl.federation.participant.participant import Participant, UnlabeledError
 from truthfl.federation.participant.round_guard import asked_round
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.federation.protocol.message_codes import (
-    OPERATOR,
-    PARTICIPANT,
-    has_code,
-    has_document_code,
-    with_code,
-    with_document_code,
-)
 from truthfl.federation.protocol.messages import (
     AUDITION_ARRIVED,
     AUDITION_COMMIT,
@@ -40,17 +32,24 @@ from truthfl.federation.protocol.messages import (
     MODEL,
     NEWS,
     OFFER,
+    OPERATOR,
+    PARTICIPANT,
     RECEIPT,
     ROUND,
+    array_bytes_digest,
     document_in,
     document_record,
+    has_code,
+    has_document_code,
     model_record,
+    received_model,
     text_in,
+    with_code,
+    with_document_code,
 )
-from truthfl.federation.protocol.record_digests import array_bytes_digest, received_model
-from truthfl.ledger import participant_folder
+from truthfl.home import folder as participant_folder
+from truthfl.home.node_state import AUDITIONING, LABELED, LABELING, note_stage
 from truthfl.ledger.canonical import read_writable_document
-from truthfl.ledger.server_stage import AUDITIONING, LABELED, LABELING, note_stage
 from truthfl.texts import plain
 
 SignatoryOf = Callable[[Context], Signatory]

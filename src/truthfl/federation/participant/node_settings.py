@@ -1,37 +1,36 @@
-"""The settings of a participant's node, passed as Flower's node config, and reading the data they name."""
+"""The settings of a participant's node, reading the data they name, and the opinion of the model trained on them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 
+from truthfl.contracts import formulas
 from truthfl.errors import InputError
-from truthfl.federation.participant.participant import LabelSource, Participant
-from truthfl.federation.participant.private_keys import kept_secret
+from truthfl.federation.participant.participant import LabelSource, Participant, read_audition
+from truthfl.federation.participant.round_guard import kept_secret
 from truthfl.federation.participant.task_data import TaskData
-from truthfl.learning.array_files import names_in_npz, read_npz
-from truthfl.learning.asked_samples import asked_order
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.label_matrix import classes_of_rows
-from truthfl.learning.label_sets import LabelSets
-from truthfl.learning.model import Features, Images, Labels
-from truthfl.learning.recipe import recipe_of
-from truthfl.learning.task_choice import PICTURES, TaskChoice
-from truthfl.ledger.round_terms import PADDED
+from truthfl.federation.protocol.job_task import model_of
+from truthfl.home import folder as participant_folder
+from truthfl.learning.data.datasets import names_in_npz, read_npz
+from truthfl.learning.data.samples import LabeledImages, LabelSets, classes_of_rows
+from truthfl.learning.models.model import Features, Images, Labels
+from truthfl.learning.people.labels import asked_order
+from truthfl.learning.people.second_opinion import Opinion, OpinionSource, class_probabilities
+from truthfl.learning.solo import recipe_of
+from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice
 from truthfl.ledger.signing import read_key
-from truthfl.ledger.terms import Offer
-from truthfl.mechanism import formulas
-from truthfl.samples.decoded_pictures import DecodedPictures, load_cached
-from truthfl.samples.handmade_labels import count_labels, handmade_labels
-from truthfl.samples.kept_order import in_kept_order
+from truthfl.ledger.terms import PADDED, Offer
+from truthfl.samples.folder import in_kept_order
+from truthfl.samples.handmade_labels import count_labels, handmade_labels, quick_opinion
 from truthfl.samples.label_store import FILE_NAME as LABELS
-from truthfl.samples.open_samples import open_samples
-from truthfl.samples.pixels import load_pictures
+from truthfl.samples.pixels import DecodedPictures, load_cached, load_pictures
 from truthfl.samples.sample import Source
+from truthfl.samples.sources import open_samples
 
 MAX_CLASSES = 100_000
 ACCEPT_ALL, ACCEPT_IF_IT_PAYS, ASK = "all", "if it pays", "ask"
@@ -238,3 +237,22 @@ def decision(settings: Settings, offer: Offer, *, samples: int | None = None) ->
         price = formulas.batch_price(offer.job.rounds, client.participation, sample)
         return bool(offer.expected_pay >= formulas.work_cost(labeling, 1.0, price, client.batch_size) + alone)
     return None
+
+
+def solo_opinion(settings: Settings) -> OpinionSource:
+    """Asks her solo model of the newest job that has one; before that, a quick model."""
+    quick = quick_opinion(samples_to_show(settings)[0])
+
+    def opinion(labels: Sequence[int], classes: Sequence[str]) -> Opinion | None:
+        home = Path(settings.home)
+        for offer in reversed(participant_folder.offers(home)):
+            kept = read_audition(home, offer.hash) if tuple(offer.job.classes) == tuple(classes) else None
+            if kept is None:
+                continue
+            participant = participant_of(settings)
+            features = participant.samples_for(offer)[: offer.client.samples]
+            model = model_of(offer.job, participant.task)
+            return Opinion(range(len(features)), class_probabilities(model, kept.model, features), handed_in=True)
+        return quick(labels, classes)
+
+    return opinion

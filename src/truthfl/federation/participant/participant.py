@@ -5,38 +5,84 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from truthfl.coded_text import coded, english, sentence_of
 from truthfl.errors import InputError
-from truthfl.federation.participant.kept_audition import KeptAudition, keep_audition, read_audition
-from truthfl.federation.participant.masked_reports import MaskingClient
-from truthfl.federation.participant.private_keys import key_of_audition, key_of_batches, key_of_round
-from truthfl.federation.participant.received_models import RECEIVED, received_models
-from truthfl.federation.participant.recent_entries import RecentEntries
-from truthfl.federation.participant.round_guard import AUDITION, Answering, AskedRound, answering, one_at_a_time
+from truthfl.federation.masking.participant import MaskingClient
+from truthfl.federation.masking.shares import mask_stream
+from truthfl.federation.participant.round_guard import (
+    AUDITION,
+    RECEIVED,
+    Answering,
+    AskedRound,
+    answering,
+    key_of_audition,
+    key_of_batches,
+    key_of_round,
+    one_at_a_time,
+    received_models,
+)
 from truthfl.federation.participant.signatory import Signatory
+from truthfl.federation.participant.task_data import RecentEntries
 from truthfl.federation.protocol.job_task import model_of, task_of
-from truthfl.federation.protocol.masking import mask_stream
-from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.learning.audition_work import audition_model
-from truthfl.learning.behaviour import Behaviour
-from truthfl.learning.behaviours import behaviour
-from truthfl.learning.blas_threads import one_blas_thread
-from truthfl.learning.label_sets import LabelSets, labels_alone, labels_in_round
-from truthfl.learning.local_training import report_of_round
-from truthfl.learning.model import Features, Labels, Model, Params
-from truthfl.learning.private_draws import DrawKey
-from truthfl.learning.private_model import PrivateModel
-from truthfl.learning.recipe import recipe_of
-from truthfl.learning.task_choice import BUILT_IN, PICTURES, TaskChoice
-from truthfl.ledger import participant_folder
-from truthfl.ledger.audition_record import note_arrival, note_commitment, note_opening, read_record
-from truthfl.ledger.commitment import audition_commitment
-from truthfl.ledger.job_terms import JobTerms
-from truthfl.ledger.terms import Offer, offer_from
+from truthfl.federation.protocol.messages import model_digest
+from truthfl.files import write_file
+from truthfl.home import folder as participant_folder
+from truthfl.home.record import AUDITIONS, note_arrival, note_commitment, note_opening, read_record
+from truthfl.learning.data.datasets import npz_bytes, read_npz
+from truthfl.learning.data.samples import LabelSets, labels_alone, labels_in_round
+from truthfl.learning.models.model import Features, Labels, Model, Params
+from truthfl.learning.people.behaviour import Behaviour
+from truthfl.learning.people.behaviours import behaviour
+from truthfl.learning.privacy import DrawKey, PrivateModel
+from truthfl.learning.solo import audition_model, recipe_of
+from truthfl.learning.tasks.task_choice import BUILT_IN, PICTURES, TaskChoice
+from truthfl.learning.training.compute import one_blas_thread
+from truthfl.learning.training.local_training import report_of_round
+from truthfl.ledger.canonical import SECRET_BYTES, audition_commitment, new_secret
+from truthfl.ledger.terms import JobTerms, Offer, offer_from
+
+
+@dataclass(frozen=True, eq=False)
+class KeptAudition:
+    """The salt, in hexadecimal, and the model."""
+
+    salt: str
+    model: Params
+
+
+def keep_audition(home: Path, offer_hash: str, model: Params) -> KeptAudition:
+    """Write the model with a new salt unless there is one for this offer; return what is in her folder then."""
+    salt = np.frombuffer(bytes.fromhex(new_secret()), dtype=np.uint8)
+    content = npz_bytes({"salt": salt, "model": np.asarray(model, dtype=np.float32)})
+    write_file(_path(home, offer_hash), content, private=True, keep_existing=True)
+    kept = read_audition(home, offer_hash)
+    assert kept is not None
+    return kept
+
+
+def read_audition(home: Path, offer_hash: str) -> KeptAudition | None:
+    """What was kept for this offer; None if nothing was."""
+    path = _path(home, offer_hash)
+    if not path.exists():
+        return None
+    arrays = read_npz(path, ["salt", "model"])
+    salt, model = arrays["salt"], arrays["model"]
+    if salt.dtype != np.uint8 or salt.shape != (SECRET_BYTES,) or model.dtype != np.float32 or model.ndim != 1:
+        raise InputError(f"{path} does not hold a salt and a model; remove it to train again.")
+    return KeptAudition(salt.tobytes().hex(), model)
+
+
+def _path(home: Path, offer_hash: str) -> Path:
+    """The file of this offer; the hash comes from the server and must not name another folder."""
+    if not (offer_hash.isascii() and offer_hash.isalnum()):
+        raise InputError("this is no hash of an offer.")
+    return home / AUDITIONS / f"{offer_hash}.npz"
+
 
 MEND_LABELS = coded("news.mend_labels", "Mend your labels and join again; the offer is not answered yet.")
 

@@ -1,4 +1,13 @@
-"""Which rounds a participant answers: those of the contract, once each, in order, from a model that follows the last.
+"""Which rounds a participant answers, and what they keep of models and keys to answer them.
+
+Batches of masked reports follow from it: whoever knew which samples are in which batch could solve for single samples,
+for sums are linear in the samples' gradients.
+
+The noise of a round follows from the secret, the offer, the round and the model: who asks again for the same gets the
+same report. A second report on another model would halve the noise, so a round is answered for one model only; then the
+(ε, δ) of the offer holds.
+
+They are files because each message is handled by a new process.
 
 An operator who may choose the models that participants train from can make their reports tell more of their data than
 the joint training needs. A server that was stopped asks again for the round that it had asked for, from the same model,
@@ -9,21 +18,79 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.files import PRIVATE_FILE_MODE, lock_handle, make_folder
-from truthfl.learning.model import Params
-from truthfl.ledger import participant_folder
-from truthfl.ledger.round_record import RoundFile, RoundRecord, last_round, open_rounds
-from truthfl.ledger.round_terms import MEAN, OWN, sums_fault
-from truthfl.ledger.terms import Offer
+from truthfl.files import PRIVATE_FILE_MODE, lock_handle, make_folder, write_file
+from truthfl.home import folder as participant_folder
+from truthfl.home.record import RoundFile, RoundRecord, last_round, open_rounds
+from truthfl.learning.data.datasets import npy_bytes, read_npy
+from truthfl.learning.models.model import Params
+from truthfl.learning.people.behaviour import Behaviour
+from truthfl.learning.privacy import DrawKey, subkey
+from truthfl.learning.training.local_training import updated_memory
+from truthfl.ledger.terms import MEAN, OWN, Offer, sums_fault
+
+SECRET, ANSWERED = "noise.secret", "noise"
+SECRET_BYTES = 32
+
+
+def kept_secret(home: Path) -> DrawKey:
+    """The secret in the participant's folder; made if there is none."""
+    path = home / SECRET
+    write_file(path, secrets.token_bytes(SECRET_BYTES), private=True, keep_existing=True)
+    secret = path.read_bytes()
+    if len(secret) != SECRET_BYTES:
+        raise InputError(f"{path} is damaged: it has {len(secret)} bytes and not {SECRET_BYTES}; remove it.")
+    return secret
+
+
+def key_of_audition(secret: DrawKey, offer_hash: str) -> DrawKey:
+    """The key of the draws of her solo training."""
+    return subkey(secret, offer_hash, "audition")
+
+
+def key_of_batches(secret: DrawKey, offer_hash: str, round_: int) -> DrawKey:
+    """The key of the batches of a masked report; a round is answered from one model only: see `round_guard`."""
+    return subkey(secret, offer_hash, "batches", round_)
+
+
+def key_of_round(secret: DrawKey, home: Path, offer_hash: str, round_: int, common: Params) -> DrawKey:
+    """The key of the draws of a round; raise InputError if the round was answered for another common model."""
+    digest = sha256(common.tobytes()).hexdigest()
+    note = home / ANSWERED / offer_hash / str(round_)
+    write_file(note, digest, private=True, keep_existing=True)
+    if note.read_text(encoding="utf-8") != digest:
+        raise InputError(
+            f"round {round_ + 1} was answered for another model; with noise, it is answered for one model only."
+        )
+    return subkey(secret, offer_hash, round_, digest)
+
+
+RECEIVED = "received"
+
+
+def received_models(folder: Path, behaviour: Behaviour, common: Params, round_: int) -> list[Params]:
+    """Keep this round's model; return the models that the behaviour remembers, this round's last.
+
+    Files are named by round, so that a repeated round ignores the models of later rounds.
+    """
+    kept = {int(path.stem): path for path in folder.glob("*.npy") if path.stem.isdecimal()}
+    earlier = sorted(number for number in kept if number < round_)
+    write_file(folder / f"{round_}.npy", npy_bytes(common), sync=False)
+    for number in earlier[: -behaviour.remembers - 1]:
+        with suppress(OSError):
+            kept[number].unlink()
+    return updated_memory(behaviour, [read_npy(kept[number]) for number in earlier[-behaviour.remembers :]], common)
+
 
 LOCKS, FIRST_ROUND, AUDITION = "locks", "first-round", "audition"
 MOST_UNCHANGED = 10  # of a job: rounds from the same model as the one before, of reports that are not masked

@@ -1,28 +1,69 @@
-"""`Signatory`: a participant's enrolment, signed answers and receipts, independent of what she trains."""
+"""`Signatory`: a participant's enrolment, signed answers and receipts, independent of what they train."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from base64 import b64decode
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from truthfl.coded_text import coded, english, from_form, sentence_of
 from truthfl.errors import InputError
-from truthfl.federation.participant.offer_texts import offer_text_fault
-from truthfl.federation.participant.received_examples import received_examples
-from truthfl.federation.participant.recent_entries import RecentEntries
-from truthfl.federation.protocol.message_codes import code_key
-from truthfl.federation.protocol.news import PAUSED, RESUMED, STOPPED
-from truthfl.instructions import Instructions
-from truthfl.ledger import participant_folder, server_stage
+from truthfl.federation.participant.task_data import RecentEntries
+from truthfl.federation.protocol.messages import PAUSED, RESUMED, STOPPED, code_key
+from truthfl.home import folder as participant_folder
+from truthfl.home import node_state as server_stage
+from truthfl.home.record import record_fault
+from truthfl.instructions import LARGEST, Example, Instructions
 from truthfl.ledger.documents import final_word, offer_fault
-from truthfl.ledger.own_record import record_fault
 from truthfl.ledger.signing import PrivateKey, public_line, sign
 from truthfl.ledger.terms import Offer, offer_from
-from truthfl.samples.example_files import keep_example, kept_example
-from truthfl.texts import plain
+from truthfl.samples.example_files import keep_example, kept_example, require_sound_example
+from truthfl.texts import LONGEST_NAME, is_plain, plain
+
+LONGEST_TERM = 2000
+MOST_CLASSES = 100_000
+
+
+def offer_text_fault(offer: Offer) -> str | None:
+    """The first text of an offer that is too long or has control characters, in words; None if there is none."""
+    job = offer.job
+    texts = {"name": job.name, "contract": job.contract, "currency": job.currency}
+    limits = dict.fromkeys(texts, LONGEST_NAME)
+    for name, text in (texts | {"formula": job.formula, "dropping_out": job.dropping_out}).items():
+        if not is_plain(text, limits.get(name, LONGEST_TERM)):
+            return (
+                f"its {name} is no text of at most {limits.get(name, LONGEST_TERM)} letters without control characters"
+            )
+    if len(job.classes) > MOST_CLASSES or not all(is_plain(name, LONGEST_NAME) for name in job.classes):
+        return f"its classes are not at most {MOST_CLASSES:,} names without control characters"
+    return None
+
+
+LONGEST_ENCODED = 4 * (max(LARGEST.values()) // 3 + 1)  # letters of one file in base64
+
+
+def received_examples(files: object, instructions: Instructions) -> dict[Example, bytes]:
+    """The content of each example of these instructions, from files in base64 by digest, which are not trusted.
+
+    Raise `InputError` if one is missing, is another than the offer names, is too large, or is dangerous to show.
+    """
+    return {example: _received(files, example) for example in instructions.examples}
+
+
+def _received(files: object, example: Example) -> bytes:
+    text = files.get(example.sha256) if isinstance(files, Mapping) else None
+    if not isinstance(text, str) or len(text) > LONGEST_ENCODED:
+        raise InputError(f"the example {example.sha256[:8]}… of the offer did not come, or is too long.")
+    try:
+        content = b64decode(text, validate=True)
+    except ValueError:
+        raise InputError(f"the example {example.sha256[:8]}… of the offer came damaged.") from None
+    require_sound_example(content, example)
+    return content
+
 
 DIGEST_LENGTH, HEX_DIGITS = 64, frozenset("0123456789abcdef")
 LONGEST_JOB_NAME, LONGEST_NEWS, LONGEST_FORM = 300, 1000, 4000

@@ -15,31 +15,44 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from truthfl.contracts.setting import IntArray
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.participant.recent_entries import RecentEntries
 from truthfl.federation.protocol.job_task import task_of
 from truthfl.files import write_file
-from truthfl.learning.asked_samples import asked_order
-from truthfl.learning.class_sets import names_in
-from truthfl.learning.label_sets import LabelSets
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.model import Features, Labels
-from truthfl.learning.task import ReadSamples, Task
-from truthfl.learning.task_choice import TaskChoice
+from truthfl.learning.data.class_sets import names_in
+from truthfl.learning.data.samples import LabeledSamples, LabelSets
+from truthfl.learning.models.model import Features, Labels
+from truthfl.learning.people.labels import asked_order
+from truthfl.learning.tasks.task import ReadSamples, Task
+from truthfl.learning.tasks.task_choice import TaskChoice
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.terms import Offer
-from truthfl.mechanism.checks import IntArray
-from truthfl.samples.array_cache import read_cached, write_cached
+from truthfl.samples.folder import in_kept_order
 from truthfl.samples.handmade_labels import count_labels, handmade_labels
-from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import FILE_NAME as LABELS
+from truthfl.samples.pixels import read_cached, write_cached
 from truthfl.samples.sample import Source
-from truthfl.samples.task_samples import read_by, source_of
+from truthfl.samples.sources import read_by, source_of
 from truthfl.texts import plain
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+MOST_ENTRIES = 2  # a server runs one job at a time; the one before may still be settled
+
+
+class RecentEntries(dict[Key, Value]):
+    """Setting an entry drops the oldest ones above `MOST_ENTRIES`; what is dropped must be possible to make again."""
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        while len(self) > MOST_ENTRIES:
+            del self[next(iter(self))]
+
 
 ORDER, FEATURES = "cache/samples.json", "cache/features.bin"
 REVISION = 1  # to be increased when the cached files get another form

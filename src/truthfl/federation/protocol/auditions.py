@@ -15,51 +15,51 @@ import numpy as np
 from flwr.app import Message
 
 from truthfl.coded_text import CodedText, amount, coded, decimal, english
-from truthfl.federation.protocol.ask_nodes import allow_replies_of
-from truthfl.federation.protocol.audit import solo_file, tested_losses
+from truthfl.federation.operator.live_status import AUDITIONING
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
-from truthfl.federation.protocol.held_models import (
+from truthfl.federation.protocol.final_model import solo_file, tested_losses
+from truthfl.federation.protocol.job_task import model_of
+from truthfl.federation.protocol.known_models import (
     Tested,
     hold_models,
+    known_models,
     read_tested,
     unpaid_reasons,
     wait_for_decisions,
 )
-from truthfl.federation.protocol.job_task import model_of
-from truthfl.federation.protocol.known_models import known_models
-from truthfl.federation.protocol.live_status import AUDITIONING
 from truthfl.federation.protocol.messages import (
     AUDITION_ARRIVED,
     AUDITION_COMMIT,
     AUDITION_OPEN,
+    NEWS_TIMEOUT,
+    STOPPED,
+    allow_replies_of,
+    model_digest,
     query_message,
 )
-from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.news import NEWS_TIMEOUT, STOPPED
-from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
+from truthfl.federation.protocol.reports import Opened, commitment_or_reason, opening_or_reason
 from truthfl.files import write_file
 from truthfl.flower_patches import CLIENT_APP_FAILED
-from truthfl.learning.array_files import npy_bytes
-from truthfl.learning.federations import ServerSide
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.ledger.audition_record import COMMITTED, OPENED, arrival_word
+from truthfl.home.record import COMMITTED, OPENED, arrival_word
+from truthfl.learning.data.datasets import npy_bytes
+from truthfl.learning.data.federations import ServerSide
+from truthfl.learning.data.samples import LabeledSamples
 from truthfl.ledger.entry import Item
-from truthfl.ledger.job_view import JobView, job_view
-from truthfl.ledger.money import amount_text
-from truthfl.ledger.round_terms import FEWEST_MASKED
-from truthfl.ledger.signing import PrivateKey
-from truthfl.ledger.solo_evidence import (
+from truthfl.ledger.evidence import (
     LATE,
     NO_LABELS,
     NOT_OPENED,
     SoloEvidence,
+    amount_text,
     audition_of,
     expected_solo_loss,
     level_shifts,
     no_model_reason,
     passes,
 )
-from truthfl.ledger.terms import Agreement, Offer
+from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.signing import PrivateKey
+from truthfl.ledger.terms import FEWEST_MASKED, Agreement, Offer
 
 AGAIN = "duplicated: it came after another one of hers"
 ShowProgress = Callable[[int], None]

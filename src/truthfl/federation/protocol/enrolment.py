@@ -1,4 +1,8 @@
-"""Enrolment: identify connected nodes and match them to the job's clients.
+"""Enrolment: connected nodes are identified, checked and matched to the job's clients.
+
+Costs scale with the samples brought.
+
+What a client can put right herself has a form (`coded_text`), so that her page says it in her language.
 
 A new node is asked who it is, and nobody waits for the reply: it is taken when it has come. So a node that stays silent
 delays neither the enrolment of others nor a round.
@@ -17,24 +21,175 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from truthfl.coded_text import CodedText, coded, english, sentence_of
+from truthfl.contracts.setting import number, whole_number
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.protocol.ask_nodes import OpenQuestions, ask_nodes
-from truthfl.federation.protocol.command_news import tell_newcomer
-from truthfl.federation.protocol.enrolment_checks import checked_description, require_proof
-from truthfl.federation.protocol.job_control import JobControl
-from truthfl.federation.protocol.live_clients import note_connected, note_replies
-from truthfl.federation.protocol.live_status import ENROLLING, LiveWriter
-from truthfl.federation.protocol.messages import ENROL, query_message, reply_in
-from truthfl.federation.protocol.news import NEWS_TIMEOUT, news_messages
-from truthfl.federation.protocol.node_keys import registrations
-from truthfl.federation.protocol.refusal_rows import OTHER, RefusalRows
-from truthfl.federation.protocol.stage_clock import StageClock, hold_while_paused
-from truthfl.federation.protocol.stated_limits import StatedLimits, require_within
-from truthfl.job import ServerSettings
-from truthfl.learning.task_choice import PICTURES, TaskChoice
+from truthfl.federation.operator.commands import tell_newcomer
+from truthfl.federation.operator.live_status import ENROLLING, LiveWriter, note_connected, note_replies
+from truthfl.federation.protocol.job_control import JobControl, StageClock, hold_while_paused
+from truthfl.federation.protocol.messages import (
+    ENROL,
+    NEWS_TIMEOUT,
+    OpenQuestions,
+    ask_nodes,
+    news_messages,
+    query_message,
+    registrations,
+    reply_in,
+)
+from truthfl.federation.protocol.recorder import OTHER, RefusalRows
+from truthfl.job import DataJob, ServerSettings
+from truthfl.job.sections import cost_range
+from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Item
-from truthfl.texts import plain
+from truthfl.ledger.signing import normal_public_line, signed_by
+from truthfl.texts import plain, plain_name
+
+LEAST_COST_SHARE = 0.01  # of the job's cost; a lower statement is a mistake, or meant to break the plan
+
+
+@dataclass(frozen=True)
+class StatedLimits:
+    """What the job says of one client.
+
+    fewest_samples  who brings fewer is not taken in
+    most_samples    further samples of hers are not asked for
+    label_cost      of one label
+    sample_cost     of one sample in one round's gradient
+    cost_range      the lowest and the highest sample cost that she may state, in a job with a distribution of costs
+    """
+
+    fewest_samples: int
+    most_samples: int
+    label_cost: float
+    sample_cost: float
+    cost_range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class ReckonedClient:
+    """What the plan reckons with: her samples, the cost of labeling them all, the cost of one in one gradient.
+
+    stated  whether the last is her own statement, in a job with a distribution of costs
+    """
+
+    samples: int
+    labeling_cost: float
+    sample_cost: float
+    stated: bool = False
+
+
+def limits_of(job: DataJob) -> dict[str, StatedLimits]:
+    """The limits of each of the job's clients; she need not bring more than the job says that she has."""
+    clients, distribution = job.clients, job.server.cost_distribution
+    costs = None if distribution is None else cost_range(distribution)
+    return {
+        name: StatedLimits(min(job.server.fewest_samples, size), size, float(label_cost), float(sample_cost), costs)
+        for name, size, label_cost, sample_cost in zip(
+            clients.name, clients.dataset_size, clients.label_cost, clients.sample_cost, strict=True
+        )
+    }
+
+
+def require_within(description: Mapping[str, Any], limits: StatedLimits) -> None:
+    """Raise `InputError` if a checked enrolment document says what no plan can be made with."""
+    samples = description["samples"]
+    if samples < limits.fewest_samples:
+        words = "{name} brings {count} samples; the job asks for {fewest} or more."
+        if samples == 1:
+            words = "{name} brings {count} sample; the job asks for {fewest} or more."
+        name, fewest = description["name"], limits.fewest_samples
+        raise InputError(coded("refusal.few_samples", words, name=name, count=samples, fewest=fewest))
+    own_cost = description.get("sample_cost")
+    if own_cost is not None and limits.cost_range is not None:
+        low, high = limits.cost_range
+        if not low <= own_cost <= high:
+            words = "sample_cost is {cost}; the job takes costs from {low} to {high}."
+            values = {"cost": f"{own_cost:g}", "low": f"{low:g}", "high": f"{high:g}"}
+            raise InputError(coded("refusal.cost_range", words, **values))
+    stated = {
+        "labeling_cost": (description.get("labeling_cost"), limits.label_cost * samples),
+        "sample_cost": (own_cost if limits.cost_range is None else None, limits.sample_cost),
+    }
+    for name, (cost, job_cost) in stated.items():
+        if cost is not None and cost < LEAST_COST_SHARE * job_cost:
+            words = "{field} is {cost}; the job reckons with {usual}, and lower ones are taken from {least} on."
+            values = {"cost": f"{cost:g}", "usual": f"{job_cost:g}", "least": f"{LEAST_COST_SHARE * job_cost:g}"}
+            raise InputError(coded("refusal.low_cost", words, field=name, **values))
+
+
+def reckoned(description: Mapping[str, Any], limits: StatedLimits, labeling_cost: float) -> ReckonedClient:
+    """The lower of her own and the job's numbers; `labeling_cost` is the job's, of all `most_samples`.
+
+    In a job with a distribution of costs, the sample cost that she states is taken as it is.
+    """
+    brought = description["samples"]
+    samples = min(limits.most_samples, brought)
+    labeling = labeling_cost * (samples / limits.most_samples)
+    if "labeling_cost" in description:
+        labeling = min(labeling, float(description["labeling_cost"]) * (samples / brought))
+    sample_cost = float(description.get("sample_cost", limits.sample_cost))
+    if limits.cost_range is not None:
+        return ReckonedClient(samples, labeling, sample_cost, stated="sample_cost" in description)
+    return ReckonedClient(samples, labeling, min(limits.sample_cost, sample_cost))
+
+
+def require_proof(sent: Mapping[str, Any], job: str, challenge: str) -> None:
+    """Raise InputError unless a description is signed, for this job and challenge, by the key that it names.
+
+    The sender of a message is not certain: without this, one participant's connection could enrol another.
+    """
+    if set(sent) != {"document", "signature"} or not isinstance(sent["document"], Mapping):
+        raise InputError("a client's description of herself is not signed.")
+    document = {"kind": "enrolment", "job": job, "challenge": challenge, "description": dict(sent["document"])}
+    if not signed_by(str(sent["document"].get("public_key")), document, str(sent["signature"])):
+        raise InputError("a client's description of herself is not signed by the key that it names, for this server.")
+
+
+def checked_description(
+    sent: Mapping[str, Any], image_shape: tuple[int, ...] | None, task: TaskChoice = PICTURES
+) -> dict[str, Any]:
+    """Return the enrolment document a client sent, without what her samples are; raise InputError if it is invalid.
+
+    image_shape  of the job's pictures; None if it has others, or clients need not say what they have. A client who says
+                 None fits hers to what the offer asks for
+    """
+    _require_task(sent, task)
+    required = {"name", "samples", "public_key"} | (set() if image_shape is None else {"image_shape"})
+    required |= set() if task.is_pictures else {"task"} | ({"source"} if task.is_own else set())
+    optional = {"labeling_cost", "sample_cost"}
+    if not required <= set(sent) <= required | optional:
+        raise InputError(f"a client describes herself with {', '.join(sorted(sent)) or 'nothing'}.")
+    name = plain_name("name", sent["name"])
+    key = normal_public_line(str(sent["public_key"]))
+    if image_shape is not None and sent["image_shape"] not in (None, list(image_shape)):
+        shape = plain(sent["image_shape"], 60)
+        words = "{name}'s pictures are {own}; the job's are {asked}."
+        raise InputError(coded("refusal.other_shape", words, name=name, own=shape, asked=list(image_shape)))
+    samples = whole_number("samples", sent["samples"], at_least=1)
+    costs = {field: number(field, sent[field], positive=True) for field in sorted(optional & set(sent))}
+    return {"name": name, "samples": samples, "public_key": key, **costs}
+
+
+def _require_task(sent: Mapping[str, Any], task: TaskChoice) -> None:
+    """Raise InputError if a client says that her samples are for another task than the job's."""
+    stated, name = plain(sent.get("task", PICTURES.name), 60), plain(sent.get("name", "a client"), 60)
+    if stated != task.name:
+        if task.is_pictures:
+            words = "{name} brings {stated}; this job is on {task}: she joins without --task."
+            raise InputError(coded("refusal.without_task", words, name=name, stated=stated, task=task.name))
+        file = f"FILE.py:{task.name}" if task.is_own else task.name
+        words = "{name} brings {stated}; this job is on {task}: she joins with --task {file}."
+        raise InputError(coded("refusal.with_task", words, name=name, stated=stated, task=task.name, file=file))
+    if task.is_own and sent.get("source") != task.source():
+        theirs = plain(sent.get("source", "none"), 60)[:8]
+        words = (
+            "{name}'s task {task} is another than the job's: its source is {theirs}…, the job's {source}…. The "
+            "operator's file is the one to install."
+        )
+        source = task.source()[:8]
+        raise InputError(coded("refusal.other_source", words, name=name, task=task.name, theirs=theirs, source=source))
+
 
 REPLY_TIMEOUT = 60.0  # seconds
 SECONDS_BETWEEN_REFRESHES = 1.0  # while rounds run

@@ -1,19 +1,38 @@
-"""Tell all participants the digest of the final model before its test; each signs that she was told.
+"""The final model: its digest is told before the test; afterwards model and test set are published and checked.
 
 The test's secret is not known before, so nobody can choose a model that does well on the test, or test another one than
 was trained, without its being found.
+
+The ledger has the hashes of both files and, after the test, the secret that determines the test draw. With an audition,
+the solo models are beside them, and their losses are recomputed too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
 from flwr.app import Message
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
-from truthfl.federation.protocol.messages import FINAL, query_message, reply_in
+from truthfl.federation.protocol.job_task import OtherTaskError, model_of
+from truthfl.federation.protocol.messages import FINAL, model_digest, query_message, reply_in
+from truthfl.federation.protocol.reports import asked_field
+from truthfl.federation.protocol.rounds import asked_by_contract, offers_in_round
+from truthfl.files import write_file
+from truthfl.learning.data.datasets import npy_bytes, npz_bytes, read_npy, read_npz
+from truthfl.learning.data.samples import LabeledImages, LabeledSamples
+from truthfl.learning.models.model import Model, Params
+from truthfl.learning.solo import solo_losses
+from truthfl.learning.tasks.task_choice import TaskChoice
+from truthfl.learning.training.draws import Purpose, below, bits, key
+from truthfl.ledger.canonical import audition_commitment, draw_seed, test_set_digest
 from truthfl.ledger.documents import final_fault
 from truthfl.ledger.entry import Item
-from truthfl.ledger.job_view import job_view
+from truthfl.ledger.evidence import level_shifts
+from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.terms import Agreement, Offer
 from truthfl.texts import plain
 
@@ -68,3 +87,118 @@ def _word_or_reason(reply: Message, offer: Offer, model: str) -> dict[str, objec
 def _absence(job: str, client: str, reason: str) -> Item:
     document = {"stage": "final", "round": None, "client": client, "node": None, "reason": reason}
     return Item(job, "rejection", f"final/{client}", document)
+
+
+RELATIVE_TOLERANCE = 1e-5  # machines add floating-point numbers in different orders
+SHIFT_TOLERANCE = 1e-2  # of a shift, in standard deviations of solo losses
+
+
+def test_loss(model: Model, params: Params, test: LabeledSamples, samples: int, secret: str) -> float:
+    """f(w_T, ξ): the mean loss over `samples` draws with replacement from the test set, determined by the secret."""
+    drawn = below(bits(key(draw_seed(secret), Purpose.TEST), samples), len(test))
+    return model.loss(params, test.features[drawn], test.labels[drawn])
+
+
+def published_files(folder: Path, job: str) -> tuple[Path, Path]:
+    """The paths of a job's final model and of its test set."""
+    return folder / "models" / f"{job}.npy", folder / "models" / f"{job}-test.npz"
+
+
+def solo_file(models: Path, job: str) -> Path:
+    """The path of a job's solo models; `models` is the folder of published files."""
+    return models / f"{job}-solo.npy"
+
+
+def publish_model(folder: Path, job: str, params: Params, test: LabeledSamples) -> None:
+    """Write the final model and the test set, each atomically."""
+    model_file, test_file = published_files(folder, job)
+    write_file(model_file, npy_bytes(params))
+    arrays = {features_name(isinstance(test, LabeledImages)): test.features, "labels": test.labels}
+    write_file(test_file, npz_bytes(arrays, compressed=True))
+
+
+def features_name(pictures: bool) -> str:
+    """The name of the test set's features in its file."""
+    return "images" if pictures else "features"
+
+
+def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | None = None) -> str | None:
+    """Check the draws of the rounds and recompute the test loss from these files; return the first fault or None.
+
+    own  the task, if it is one of the operator's own
+    """
+    if view.test is None or view.agreement is None:
+        raise InputError(f"job {view.name} has not been tested yet; there is nothing to recompute.")
+    recorded, terms = view.test.document, view.agreement.terms
+    assert view.taking_part is not None
+    for number, entry in enumerate(view.rounds):
+        drawn = asked_field(view.taking_part, offers_in_round(view.taking_part, number))
+        if drawn.get("asked") != entry.document.get("asked"):
+            return f"round {number + 1} asked other clients than the seed draws"
+    if view.ended is not None and view.ended.document["asked"] != asked_by_contract(view.taking_part):
+        return "the entry that the job ended counts other rounds than the seed draws"
+    params = read_npy(model_file)
+    if params.dtype != np.float32:
+        raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")
+    if model_digest(params) != recorded["model"]:
+        return f"{model_file} is not the model that was tested"
+    try:
+        model = model_of(terms, own)
+    except OtherTaskError as error:
+        return f"its {error.difference}"
+    start = model_digest(model.init(terms.seed))
+    if not view.rounds and start != recorded["model"]:
+        return "the model that was tested is not the one from which training starts, and there were no rounds"
+    if view.rounds and view.rounds[0].document["previous"] != start:
+        return "the first round started from another model than the one of the terms"
+    name = features_name(terms.task is None)
+    arrays = read_npz(test_file, [name, "labels"])
+    test = LabeledSamples(arrays[name], arrays["labels"], terms.classes)
+    if test_set_digest(test.features, test.labels) != recorded["test_set"]:
+        return f"{test_file} is not the test set that the server committed itself to"
+    loss = test_loss(model, params, test, recorded["samples"], recorded["secret"])
+    if abs(loss - recorded["loss"]) > RELATIVE_TOLERANCE * abs(loss):
+        return f"the loss is {recorded['loss']!r} in the ledger; recomputed it is {loss!r}"
+    return _solo_fault(view, solo_file(model_file.parent, view.name), test, model) if terms.has_audition else None
+
+
+def tested_losses(model: Model, models: Sequence[Params], test: LabeledSamples, secret: str) -> list[float]:
+    """The losses of solo models, on the part of the test set that the secret draws."""
+    if not models:
+        return []
+    return [float(loss) for loss in solo_losses(model, np.stack(models), test, draw_seed(secret))]
+
+
+def _solo_fault(view: JobView, path: Path, test: LabeledSamples, model: Model) -> str | None:
+    """Recompute digests, commitments, losses and the shifts of their level from the solo models in this file."""
+    assert view.test is not None
+    assert view.agreement is not None
+    offers, terms = view.agreement.offers, view.agreement.terms
+    recorded = [view.auditions[offer.client.name].document for offer in offers]
+    present = [row for row, document in enumerate(recorded) if document["model"] is not None]
+    if not present:
+        return None
+    models = read_npy(path)
+    if models.dtype != np.float32 or models.shape != (len(offers), len(model.init(terms.seed))):
+        return f"{path} does not hold the solo models"
+    for row in present:
+        document, name = recorded[row], offers[row].client.name
+        if model_digest(models[row]) != document["model"]:
+            return f"{path} does not hold the model with which {name} auditioned"
+        committed = view.commitments[name].document["commitment"]
+        if audition_commitment(offers[row].hash, document["salt"], models[row]) != committed:
+            return f"{name} committed herself to another model"
+    losses = tested_losses(model, list(models[present]), test, view.test.document["secret"])
+    recomputed: dict[str, float | None] = {offer.client.name: None for offer in offers}
+    for row, loss in zip(present, losses, strict=True):
+        document, name = recorded[row], offers[row].client.name
+        recomputed[name] = None if document["solo_loss"] is None else loss
+        tested = view.holds[name].document["solo_loss"] if name in view.holds else document["solo_loss"]
+        if abs(loss - tested) > RELATIVE_TOLERANCE * abs(loss):
+            return f"{name}'s solo loss is {tested!r} in the ledger; recomputed it is {loss!r}"
+    shifts = level_shifts(offers, recomputed)
+    for document in recorded:
+        shift = shifts[document["client"]]
+        if abs(shift - document["level_shift"]) > SHIFT_TOLERANCE:
+            return f"{document['client']}'s level shift is {document['level_shift']!r}; recomputed it is {shift!r}"
+    return None

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.learning.federations import ModelChoice
-from truthfl.learning.model import Model
-from truthfl.learning.task import Task
-from truthfl.learning.task_choice import BUILT_IN, PICTURES, TaskChoice
+from truthfl.learning.data.federations import ModelChoice
+from truthfl.learning.models.model import Model
+from truthfl.learning.tasks.task import Task
+from truthfl.learning.tasks.task_choice import BUILT_IN, PICTURES, TaskChoice
 from truthfl.ledger.canonical import canonical_bytes, digest
-from truthfl.ledger.job_terms import JobTerms
+from truthfl.ledger.terms import JobTerms
 
 LONGEST_TASK = 1_000_000  # characters of a task's document
 

@@ -1,4 +1,4 @@
-"""Solo models that an earlier job of the ledger knows already: its joint model, or a solo model of it.
+"""Solo models that an earlier job knows or that are too good, and test samples that were published.
 
 Who took part in an earlier job has its joint model, which is better than what anybody can train alone, and the solo
 model that they sent. The operator has both, and compares: how alike are the residual scores of two models on test
@@ -9,35 +9,95 @@ section 8.
 
 A person's own earlier solo model is known only if it is sent again as it is, or scaled: the same labels make one much
 like it. Under the same seed they make the very same one, so then it is not compared.
+
+They are in the ledger as rows "hold" (`ledger.holds`). The job waits in a stage of its own until the operator has
+accepted or refused each, for so long as it waited for solo models. What was tested until then is kept in a file, so
+that a server that is started again asks nobody once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.errors import TruthflError
-from truthfl.federation.protocol.audit import published_files, solo_file
+from truthfl.coded_text import CodedText, coded, moment
+from truthfl.contracts.audition.level import GATE_DEVIATIONS
+from truthfl.contracts.audition.pilot import draw_pilot_clients
+from truthfl.contracts.contract import Evidence
+from truthfl.contracts.setting import FloatArray
+from truthfl.errors import InputError, TruthflError
+from truthfl.federation.operator.commands import clock_time
+from truthfl.federation.operator.live_status import DECIDING
+from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.final_model import features_name, published_files, solo_file
 from truthfl.federation.protocol.job_task import task_terms
-from truthfl.federation.protocol.model_digest import model_digest
+from truthfl.federation.protocol.messages import HELD, model_digest
+from truthfl.federation.protocol.reports import Opened
+from truthfl.files import write_file
 from truthfl.job import DataJob
-from truthfl.learning.array_files import read_npy
-from truthfl.learning.audition_pilot import draw_pilot_clients
-from truthfl.learning.federations import ServerSide
-from truthfl.learning.model import Params
-from truthfl.learning.recipe import recipe_of
-from truthfl.learning.solo_training import train_all_alone
+from truthfl.learning.data.datasets import npz_bytes, read_npy, read_npz
+from truthfl.learning.data.federations import ServerSide
+from truthfl.learning.data.samples import LabeledImages
+from truthfl.learning.models.model import Features, Params
+from truthfl.learning.solo import recipe_of, train_all_alone
 from truthfl.ledger.book import Ledger
-from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.canonical import test_set_digest
+from truthfl.ledger.commands import REFUSE
+from truthfl.ledger.entry import Item
+from truthfl.ledger.evidence import is_too_good, level_shifts
+from truthfl.ledger.job_view import REFUSED, JobView, decision_on, job_view, known_model, waiting_names
 from truthfl.ledger.terms import Agreement
-from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.observation import Evidence
-from truthfl.mechanism.peer_level import GATE_DEVIATIONS
+
+
+def require_new_test_set(ledger: Ledger, folder: Path, job: DataJob) -> None:
+    """Raise InputError if test samples of this job, which has not begun, were published with one of the ledger's.
+
+    The ledger has digests of whole test sets; single samples are compared where the folder still has the file.
+    """
+    tested = [(name, entry) for name in ledger.jobs() if (entry := ledger.find(name, "test", "test")) is not None]
+    if not tested:
+        return
+    test = job.server_side().test
+    test_set, own = test_set_digest(test.features, test.labels), set(_digests(test.features))
+    for name, entry in tested:
+        if entry.document["test_set"] == test_set:
+            _refuse(name, len(test), len(test))
+        published = _published(published_files(folder, name)[1], isinstance(test, LabeledImages))
+        again = 0 if published is None else len(own & set(_digests(published)))
+        if again:
+            _refuse(name, again, len(test))
+
+
+def _refuse(earlier: str, again: int, samples: int) -> None:
+    raise InputError(
+        f"{again:,} of the {samples:,} test samples were published with job {earlier}, so that participants may have "
+        "trained on them; give this job test samples that are new."
+    )
+
+
+def _published(path: Path, pictures: bool) -> Features | None:
+    """The features of a published test set; None if it is not there, or of another kind of samples."""
+    name = features_name(pictures)
+    try:
+        return read_npz(path, [name])[name]
+    except TruthflError:
+        return None
+
+
+def _digests(features: Features) -> Iterable[bytes]:
+    """A digest of each sample's features, whatever its label."""
+    kind = f"{features.dtype.str}{features.shape[1:]}".encode()
+    return (sha256(kind + np.ascontiguousarray(one).tobytes()).digest() for one in features)
+
 
 PILOT_CLIENTS, SEED = 40, 910
 MOST_SAMPLES = 2000  # of the test set
@@ -282,3 +342,117 @@ def _array(path: Path, shape: tuple[int, ...] | None = None) -> NDArray[np.float
     except TruthflError:
         return None
     return found if found.dtype == np.float32 and shape in (None, found.shape) else None
+
+
+FOLDER = "held"
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """The solo models of a job and their losses, by client; why others have none, or sent another one after it."""
+
+    opened: Mapping[str, Opened]
+    losses: Mapping[str, float]
+    refused: Mapping[str, str]
+    again: Mapping[str, str]
+
+
+def hold_models(roster: Roster, agreement: Agreement, tested: Tested, known: KnownModels, folder: Path) -> None:
+    """Write to the ledger which models are known, or too good to be paid unseen."""
+    offers = {offer.client.name: offer for offer in agreement.offers}
+    like = known.known({name: one.model for name, one in tested.opened.items()})
+    losses = {name: None if name in like else tested.losses.get(name) for name in offers}
+    shifts = level_shifts(agreement.offers, losses)
+    held = [name for name in offers if name in like or is_too_good(offers[name], losses[name], shifts[name])]
+    if not held:
+        return
+    _keep_tested(folder, roster.job_name, tested)
+    items = []
+    for name in held:
+        document = {
+            "client": name,
+            "offer": offers[name].hash,
+            "model": model_digest(tested.opened[name].model),
+            "solo_loss": tested.losses[name],
+            "level_shift": shifts[name],
+            "known": like[name].document() if name in like else None,
+        }
+        items.append(Item(roster.job_name, "hold", name, document))
+    roster.ledger.append_all(items)
+
+
+def wait_for_decisions(roster: Roster, seconds: float) -> None:
+    """Wait until the operator has decided on each model that is too good, or the time is up."""
+    waiting = _waiting(roster)
+    if not waiting or not seconds:
+        return
+    clock, seen = roster.stage(DECIDING, seconds), len(roster.control.commands)
+    told: set[str] = set()
+    while waiting and not clock.over:
+        new = {name for name in waiting if name in roster.node_of} - told
+        told |= new
+        until = datetime.now(UTC) + timedelta(seconds=clock.seconds_left)
+        roster.tell([roster.node_of[name] for name in new], held_news(until), over=False, about=HELD)
+        clock.wait()
+        roster.refresh()
+        if len(roster.control.commands) != seen:
+            waiting, seen = _waiting(roster), len(roster.control.commands)
+
+
+def unpaid_reasons(view: JobView) -> dict[str, str]:
+    """Why held models are not paid, by client; a model that the operator has not refused is."""
+    reasons: dict[str, str] = {}
+    for name, entry in view.holds.items():
+        known, decided = entry.document["known"], decision_on(view, name)
+        if known is not None:
+            reasons[name] = f"The model is nearly {known_model(known)}; it is known already."
+        elif decided is not None and decided[1].kind == REFUSE:
+            reasons[name] = f"{REFUSED}{decided[1].reason}."
+    return reasons
+
+
+def held_news(until: datetime) -> CodedText:
+    """What somebody is told on whose model the operator decides."""
+    words = (
+        "Your model is better than honest ones are once in 10,000 times. The operator looks at it, and may refuse it "
+        "until {time}; otherwise your pay is settled as offered, and paid out once the operator has accepted the model."
+    )
+    return coded("news.held", words, time=moment(clock_time(until), until.timestamp()))
+
+
+def _waiting(roster: Roster) -> list[str]:
+    return waiting_names(job_view(roster.job_name, roster.ledger.entries(roster.job_name)))
+
+
+def _keep_tested(folder: Path, job: str, tested: Tested) -> None:
+    salts = {name: one.salt for name, one in tested.opened.items()}
+    words = {"salts": salts, "losses": dict(tested.losses)}
+    words |= {"refused": dict(map(_texts, tested.refused.items())), "again": dict(map(_texts, tested.again.items()))}
+    models = np.stack([tested.opened[name].model for name in salts])
+    text = np.frombuffer(json.dumps(words).encode(), dtype=np.uint8)
+    write_file(_path(folder, job), npz_bytes({"words": text, "models": models}), private=True)
+
+
+def read_tested(folder: Path, job: str) -> Tested | None:
+    """What a server that was stopped had tested before it waited; None if it had not."""
+    path = _path(folder, job)
+    if not path.exists():
+        return None
+    arrays = read_npz(path, ["words", "models"])
+    try:
+        words = json.load(io.BytesIO(arrays["words"].tobytes()))
+        opened = {
+            name: Opened(salt, model)
+            for (name, salt), model in zip(words["salts"].items(), arrays["models"], strict=True)
+        }
+        return Tested(opened, words["losses"], words["refused"], words["again"])
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} cannot be read; without it job {job} cannot go on.") from None
+
+
+def _texts(pair: tuple[str, str]) -> tuple[str, str]:
+    return pair[0], str(pair[1])
+
+
+def _path(folder: Path, job: str) -> Path:
+    return folder / FOLDER / f"{job}.npz"

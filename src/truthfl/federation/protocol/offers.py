@@ -1,9 +1,15 @@
-"""Send offers and collect the answers; plan anew without clients who decline. Then wait for the labels."""
+"""Offers are sent and answered, with the classes' examples; then labels are waited for.
+
+A message has the signed offer and the files, so that who gets it can check them by itself.
+"""
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
 from typing import Any
@@ -12,20 +18,96 @@ from flwr.app import Message
 
 from truthfl.coded_text import coded, english
 from truthfl.errors import InputError
-from truthfl.federation.protocol.approval import NOT_APPROVED, Approve, PlanSummary, approve_all, summary_of
+from truthfl.federation.operator.approval import NOT_APPROVED, Approve, PlanSummary, approve_all, summary_of
+from truthfl.federation.operator.live_status import APPROVING, LABELING, OFFERING, PLANNING, note_labels
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
-from truthfl.federation.protocol.example_delivery import ExampleDelivery
 from truthfl.federation.protocol.job_control import SECONDS_BETWEEN_READS, JobEndedError
-from truthfl.federation.protocol.live_clients import note_labels
-from truthfl.federation.protocol.live_status import APPROVING, LABELING, OFFERING, PLANNING
-from truthfl.federation.protocol.messages import LABELS, OFFER, query_message, reply_in
-from truthfl.federation.protocol.news import LATE_LABELS
+from truthfl.federation.protocol.messages import EXAMPLES, LABELS, LATE_LABELS, OFFER, query_message, reply_in
+from truthfl.instructions import ClassInstructions, Example, Instructions
+from truthfl.job.classes_section import ClassesSection, read_example
 from truthfl.ledger.documents import answer_fault, signed_offer
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Agreement, Offer
+from truthfl.samples.example_files import keep_example, kept_example, small_example
 from truthfl.texts import plain
+
+
+def kept_instructions(section: ClassesSection, home: Path) -> Instructions | None:
+    """The instructions, whose examples are in the folder `home` when this returns; None if there are none."""
+    if not section:
+        return None
+    try:
+        small = [[small_example(read_example(file), file) for file in one.files] for one in section.classes]
+        classes = tuple(
+            ClassInstructions(one.name, one.description, _distinct([example for example, _ in files]))
+            for one, files in zip(section.classes, small, strict=True)
+        )
+        instructions = Instructions(section.instructions, classes)
+    except InputError as error:
+        raise InputError(f"[classes] {error}") from None
+    for example, content in (one for files in small for one in files):
+        keep_example(home, example, content)
+    return instructions
+
+
+def _distinct(examples: list[Example]) -> tuple[Example, ...]:
+    return tuple(dict.fromkeys(examples))
+
+
+AT_ONCE = 8  # participants to whom they are sent at the same time; a message may have some megabytes
+MOST_TIMES = 5  # that they are sent to one participant, whatever her computer says
+
+
+class ExampleDelivery:
+    """Sends the examples in an operator's folder.
+
+    sent  by client: how often they were sent to her
+    """
+
+    def __init__(self, roster: Roster, folder: Path) -> None:
+        self.roster, self.folder = roster, folder
+        self.sent: Counter[str] = Counter()
+
+    def send(self, offers: Mapping[int, Offer]) -> dict[str, str]:
+        """Send the examples to these nodes; return by client why her computer refused them, if it did."""
+        refused: dict[str, str] = {}
+        due = {node: offer for node, offer in offers.items() if self.sent[offer.client.name] < MOST_TIMES}
+        nodes = list(due)
+        for first in range(0, len(nodes), AT_ONCE):
+            chosen = {node: due[node] for node in nodes[first : first + AT_ONCE]}
+            self.sent.update(offer.client.name for offer in chosen.values())
+            messages = [query_message(EXAMPLES, node, self._document(offer)) for node, offer in chosen.items()]
+            for node, reply in self.roster.ask(messages, timeout=REPLY_TIMEOUT):
+                if node in chosen and (fault := _fault(reply)) is not None:
+                    refused[chosen[node].client.name] = fault
+        return refused
+
+    def _document(self, offer: Offer) -> dict[str, Any]:
+        instructions = offer.job.instructions or Instructions()
+        files = {}
+        for example in instructions.examples:
+            content = kept_example(self.folder, example)
+            if content is None:
+                raise InputError(
+                    f"the example {example.sha256} is not in {self.folder} any more, and offers name it; put it back "
+                    "from a backup, or begin another job."
+                )
+            files[example.sha256] = b64encode(content).decode()
+        return {"offer": offer.envelope(), "examples": files}
+
+
+def _fault(reply: Message) -> str | None:
+    """Why a participant's computer refused the examples; None if it did not, or says nothing."""
+    if reply.has_error():
+        return plain(reply.error.reason or "her computer failed")
+    try:
+        reason = reply_in(reply).get("refused")
+    except InputError as error:
+        return plain(error)
+    return None if reason is None else plain(reason)
+
 
 DECLINED_NEWS = coded(
     "news.declined", "The job goes on without you: you declined its offer, or did not answer in time."

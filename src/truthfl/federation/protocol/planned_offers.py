@@ -1,34 +1,96 @@
-"""Plan a job for the enrolled clients and make their offers."""
+"""Plans a job for the enrolled clients and makes their offers, within the limits of the job."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from truthfl.adversary.pilot_lies import PilotLies, search_on_pilot
-from truthfl.adversary.plan_warnings import plan_warnings
+from truthfl.adversary.pilot_lies import PilotLies, plan_warnings, search_on_pilot
+from truthfl.contracts.audition.plan import label_task
+from truthfl.contracts.audition.planning import AuditionDetails
+from truthfl.contracts.contract import Observation
+from truthfl.contracts.planning import Plan, plan_worth
+from truthfl.contracts.setting import FloatArray, batch_price
 from truthfl.errors import InfeasibleError, InputError
-from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.enrolment import Roster, reckoned, require_within
 from truthfl.federation.protocol.job_task import task_terms
 from truthfl.federation.protocol.offers import WORTH_LESS
-from truthfl.federation.protocol.pay_limits import planned_pay, require_within_limits, too_much_in_words
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
-from truthfl.federation.protocol.stated_limits import reckoned, require_within
 from truthfl.instructions import Instructions
-from truthfl.job import DataJob, Participants
-from truthfl.learning.aggregation import is_own
-from truthfl.learning.audition_details import AuditionDetails
-from truthfl.learning.federations import ServerSide
-from truthfl.learning.plan_worth import plan_worth
-from truthfl.learning.planning import Plan
-from truthfl.ledger.round_terms import FEWEST_MASKED, MEAN, MOST_OF_ALL, OWN, weights_fault
-from truthfl.ledger.terms import Agreement
-from truthfl.ledger.tried_lies import TriedLie
-from truthfl.mechanism.audition_plan import label_task
+from truthfl.job import DataJob, Participants, ServerSettings
+from truthfl.learning.data.federations import ServerSide
+from truthfl.learning.training.aggregation import is_own
+from truthfl.ledger.terms import FEWEST_MASKED, MEAN, MOST_OF_ALL, OWN, Agreement, TriedLie, weights_fault
 from truthfl.texts import plain
+
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedPay:
+    """Of each client, in the job's money: cost of honest work, expected pay, and the pay that the job limits.
+
+    limited  her cap, or expected pay under a contract without caps
+    factor   the most that `limited` may be, as a multiple of cost
+    """
+
+    cost: FloatArray
+    expected: FloatArray
+    limited: FloatArray
+    factor: float
+
+    @property
+    def too_much(self) -> np.ndarray:
+        """(clients,) whether an offer would pay more than the job allows."""
+        return np.asarray(~(self.limited <= self.factor * self.cost * (1.0 + ROUNDING)))
+
+
+def planned_pay(promise: Promise, server: ServerSettings) -> PlannedPay:
+    """What the promise pays and costs."""
+    clients, contract = promise.clients, promise.contract
+    computing = batch_price(clients, promise.training) * contract.batch_size
+    alone = np.asarray(promise.audition_cost or 0.0, dtype=float)
+    expected = np.asarray(contract.pay(Observation(promise.expected_loss)), dtype=float)
+    capped = contract.has_cap
+    return PlannedPay(
+        cost=np.asarray(clients.labeling_cost + alone + computing),
+        expected=expected,
+        limited=contract.pay_range(0.0, promise.expected_loss)[1] if capped else expected,
+        factor=server.most_pay if capped else server.most_expected_pay,
+    )
+
+
+def require_within_limits(promise: Promise, server: ServerSettings) -> None:
+    """Raise `InputError` if an offer would pay more than the job allows, or all together more than its budget."""
+    pay = planned_pay(promise, server)
+    if pay.too_much.any():
+        who = int(np.argmax(pay.too_much))
+        raise InputError(f"{promise.clients.label(who)}: {too_much_in_words(promise, pay, who)}.")
+    if server.budget is None:
+        return
+    bounds_caps = server.budget_bounds == "caps"
+    if bounds_caps and not promise.contract.has_cap:
+        raise InputError(
+            f'budget_bounds is "caps", and pay under the contract {promise.contract.kind!r} has no cap; with '
+            '"expected" the budget bounds expected pay.'
+        )
+    total = float((pay.limited if bounds_caps else pay.expected).sum())
+    if total > server.budget * (1.0 + ROUNDING):
+        what = "the caps add up to" if bounds_caps else "expected pay is"
+        raise InputError(f"budget is {server.budget:g}; {what} {total:,.2f}: raise the budget, or leave clients out.")
+
+
+def too_much_in_words(promise: Promise, pay: PlannedPay, client: int) -> str:
+    """Why this client gets no offer."""
+    what, field = ("up to", "most_pay") if promise.contract.has_cap else ("an expected", "most_expected_pay")
+    return (
+        f"an offer would pay {what} {pay.limited[client]:,.2f} for work that costs {pay.cost[client]:,.2f}, and "
+        f"{field} allows {pay.factor:g} times the cost"
+    )
+
 
 _NO_OFFER = "no batch within these samples makes labeling worth while"
 

@@ -8,20 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from truthfl.contracts.contract import Evidence, Mechanism, require_collected, require_sound
+from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.setting import Clients, Training
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.instructions import Instructions
-from truthfl.learning.task_choice import PICTURES
-from truthfl.ledger.early_end import early_end_in_words
-from truthfl.ledger.job_terms import JobTerms
-from truthfl.ledger.round_terms import MEAN, PADDED
-from truthfl.ledger.solo_evidence import audition_of
-from truthfl.ledger.terms import Agreement, ClientTerms, Offer
-from truthfl.ledger.tried_lies import TriedLie
-from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.mechanism import Mechanism, require_collected, require_sound
-from truthfl.mechanism.observation import Evidence
-from truthfl.mechanism.setting import Clients, Training
+from truthfl.learning.tasks.task_choice import PICTURES
+from truthfl.ledger.evidence import audition_of
+from truthfl.ledger.settlement import early_end_in_words
+from truthfl.ledger.terms import MEAN, PADDED, Agreement, ClientTerms, JobTerms, Offer, TriedLie
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,180 @@
-"""Validation of the clients' replies in a round.
+"""Replies of a round or an audition: who is asked, how long the server waits, and which replies are taken.
+
+A server that was stopped asks again for the round that it had asked for, from the same model: each round has a
+checkpoint before the next one is asked for. Participants answer with the same bytes.
 
 Replies are not trusted: only the arrays of a valid report are used; weights come from the contract.
+
+Replies are not trusted: only the commitment, and the salt and the model that match it, are used.
+
+The server waits for everybody who is connected. While there are too few reports to change the model it also waits for
+those who are not, up to `round_seconds`. The operator is told for whom a round waits longer than usual. Somebody who is
+connected and stays silent is asked in fewer and fewer rounds until they answer, as long as the others are enough.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from statistics import median
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
-from truthfl.federation.protocol.message_codes import PARTICIPANT, has_code
-from truthfl.federation.protocol.messages import MODEL, ROUND
-from truthfl.federation.protocol.record_digests import array_bytes_digest
-from truthfl.learning.array_files import array_of_npy
+from truthfl.errors import InputError
+from truthfl.federation.operator.live_status import TRAINING
+from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.job_control import StageClock
+from truthfl.federation.protocol.messages import (
+    DOCUMENT,
+    MARK_LENGTH,
+    MODEL,
+    PARAMS,
+    PARTICIPANT,
+    ROUND,
+    array_bytes_digest,
+    has_code,
+    reply_in,
+)
+from truthfl.flower_patches import CLIENT_APP_FAILED
+from truthfl.learning.data.datasets import array_of_npy
+from truthfl.learning.models.model import Params
+from truthfl.learning.training.aggregation import MEAN, ReportRule
+from truthfl.ledger.book import Ledger
+from truthfl.ledger.canonical import SECRET_BYTES, audition_commitment
+from truthfl.ledger.commands import time_text
+from truthfl.ledger.entry import Item
+from truthfl.ledger.terms import NOT_CONNECTED, NOT_IN_TIME, OWN, Agreement, JobTerms, Offer
 from truthfl.texts import plain
+
+Rejection = tuple[str | None, int | None, str]
+"""Client, node, reason; the client is None if the node belongs to no client of the contract."""
+
+
+@dataclass(frozen=True, eq=False)
+class RoundOutcome:
+    """The model after a round, the names of clients whose reports were taken, and the rejections.
+
+    marks    by name: what tells a report from another (`report_mark`), of all that arrived
+    refused  why the round, or a part of it, did not change the model though reports were taken; None if it did
+    """
+
+    params: Params
+    taken: list[str]
+    rejected: list[Rejection]
+    refused: str | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+
+def missing_reports(
+    node_of: Mapping[str, int | None], taken: Collection[str], rejected: list[Rejection]
+) -> list[Rejection]:
+    """A rejection for each client who sent no reply at all."""
+    replied = {client for client, _, _ in rejected} | set(taken)
+    return [
+        (client, node, NOT_CONNECTED if node is None else NOT_IN_TIME)
+        for client, node in node_of.items()
+        if client not in replied
+    ]
+
+
+def rejection_item(job: str, round_: int, rejection: Rejection) -> Item:
+    """The ledger item for a rejected report."""
+    client, node, reason = rejection
+    key = f"round/{round_}/{client or node}/{'again' if reason.startswith('duplicated') else 'first'}"
+    document = {"stage": "round", "round": round_, "client": client, "reason": reason}
+    return Item(job, "rejection", key, document | {"node": None if node is None else str(node)})
+
+
+@dataclass(frozen=True)
+class RoundCall:
+    """One round as the server asks for it.
+
+    round      counted from 0
+    unchanged  the number of rounds directly before this one after which the model was still the same
+    changed    the number of all earlier rounds that changed the model
+    """
+
+    round: int
+    unchanged: int = 0
+    changed: int = 0
+
+    def fields(self, offer: Offer) -> dict[str, str | int]:
+        """The fields of the training message to the client with this offer."""
+        return {"offer": offer.hash, "round": self.round, "unchanged": self.unchanged, "changed": self.changed}
+
+    def next(self, *, changed: bool) -> RoundCall:
+        """The call of the next round; `changed`: whether this one changed the model."""
+        return RoundCall(self.round + 1, 0 if changed else self.unchanged + 1, self.changed + int(changed))
+
+
+def begin_rounds(ledger: Ledger, job: str, finished: int) -> RoundCall:
+    """Record that the server begins or goes on to train after these finished rounds; return its first round."""
+    starts = len(ledger.entries(job, "start"))
+    ledger.append(job, "start", str(starts), {"start": starts, "round": finished + 1})
+    rows = {entry.document["round"]: entry.document for entry in ledger.entries(job, "round")}
+    changed = [
+        number
+        for number in range(1, finished + 1)
+        if number not in rows or rows[number]["model"] != rows[number].get("previous")
+    ]
+    return RoundCall(finished, finished - max(changed, default=0), len(changed))
+
+
+def round_document(
+    call: RoundCall,
+    taking_part: Agreement,
+    offers: tuple[Offer, ...],
+    taken: Collection[str],
+    models: tuple[str, str],
+    marks: Mapping[str, str],
+) -> dict[str, object]:
+    """The ledger's document of a round.
+
+    offers  of the clients who were asked
+    taken   the names of those whose reports were taken
+    models  digests of the model from which the round started, and of the one after it
+    marks   by name: what tells a report from another (`report_mark`); kept of rounds that changed the model
+    """
+    delivered = frozenset(taken)
+    missing = [offer.client.name for offer in offers if offer.client.name not in delivered]
+    document: dict[str, object] = {"round": call.round + 1, "missing": missing}
+    document |= {"previous": models[0], "model": models[1]} | asked_field(taking_part, offers)
+    if models[0] != models[1]:
+        document["reports"] = "".join(marks[name] for name in names_of(offers) if name in delivered)
+    return document
+
+
+def marks_in(row: Mapping[str, Any], offers: tuple[Offer, ...]) -> dict[str, str]:
+    """By name: the marks of the reports that were taken, from the document of a round that changed the model."""
+    names, marks = [name for name in names_of(offers) if name not in row["missing"]], row["reports"]
+    return {name: marks[at * MARK_LENGTH : (at + 1) * MARK_LENGTH] for at, name in enumerate(names)}
+
+
+def names_of(offers: tuple[Offer, ...]) -> list[str]:
+    return [offer.client.name for offer in offers]
+
+
+def asked_field(taking_part: Agreement, offers: tuple[Offer, ...]) -> dict[str, object]:
+    """The field `asked` of a round's document: the names of the clients asked; no field if all who take part were."""
+    return {} if len(offers) == len(taking_part.offers) else {"asked": [offer.client.name for offer in offers]}
+
+
+def report_rule(terms: JobTerms, own: str = MEAN) -> ReportRule:
+    """The rule of a job; `own` names the operator's own strategy, if it has one."""
+    bounds = tuple(terms.bound_of_round(round_) for round_ in range(terms.rounds)) if terms.report_bounds else ()
+    return ReportRule(known_aggregation(terms, own), bounds, terms.masked, terms.rescales)
+
+
+def known_aggregation(terms: JobTerms, own: str) -> str:
+    """How the reports of a job are combined; terms say "own" of a strategy, which only the operator can name."""
+    return own if terms.aggregation == OWN else terms.aggregation
+
 
 AnyArray = NDArray[Any]
 Arrays = Mapping[str, AnyArray]
@@ -99,3 +256,210 @@ def array_or_reason(received: Array, common: AnyArray) -> AnyArray | str:
     if largest > LARGEST_NUMBER and array.dtype.kind == "f":
         return f"it has a number beyond {LARGEST_NUMBER:,.0f}"
     return array
+
+
+HEX_DIGITS = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """The salt and the model of an audition, as committed to."""
+
+    salt: str
+    model: Params
+
+
+def commitment_or_reason(reply: Message) -> tuple[str | None, str | None]:
+    """The commitment in a reply and None, or None and the reason why there is none."""
+    document = _document_or_reason(reply)
+    if isinstance(document, str):
+        return None, document
+    commitment = document.get("commitment")
+    if not _is_hash(commitment):
+        return None, "its commitment is no hash"
+    return str(commitment), None
+
+
+def opening_or_reason(reply: Message, start: Params, offer: str, commitment: str) -> Opened | str:
+    """The salt and the model in a reply, or the reason why the reply is refused.
+
+    start       the public start of training, like which a model must be, but not the same
+    offer       the hash of the client's offer
+    commitment  what she committed herself to
+    """
+    document = _document_or_reason(reply)
+    if isinstance(document, str):
+        return document
+    if set(reply.content.keys()) != {DOCUMENT, MODEL}:
+        return plain(f"its records are {', '.join(sorted(map(repr, reply.content.keys())))}")
+    if document.get("offer") != offer:
+        return "it is for another offer"
+    salt, arrays = document.get("salt"), reply.content.array_records.get(MODEL)
+    if not _is_hash(salt):
+        return "its salt is not 32 bytes"
+    if arrays is None or list(arrays) != [PARAMS]:
+        return "its records are of another kind"
+    model = array_or_reason(arrays[PARAMS], start)
+    if isinstance(model, str):
+        return model
+    if audition_commitment(offer, str(salt), model) != commitment:
+        return "it is another model than the one committed to"
+    if np.array_equal(model, start):
+        return "empty: it is the model from which training starts"
+    return Opened(str(salt), model)
+
+
+def _document_or_reason(reply: Message) -> dict[str, Any] | str:
+    if reply.has_error():
+        return plain(f"error: {str(reply.error.reason).strip()}")
+    try:
+        return reply_in(reply)
+    except InputError as error:
+        return plain(str(error).rstrip("."))
+
+
+def _is_hash(value: object) -> bool:
+    """Whether it is a text of 32 bytes in hexadecimal."""
+    return isinstance(value, str) and len(value) == 2 * SECRET_BYTES and set(value) <= HEX_DIGITS
+
+
+MOST_SECONDS_LATE = 20.0  # beyond the time of a round, in which what opens its sum is asked for again and again
+USUAL_WAIT = 3.0  # seconds, or so many times the last rounds: nobody is told of a shorter wait
+
+
+@dataclass(eq=False)
+class SilentPeople:
+    """Participants who were connected and did not answer, and the round in which each is asked again.
+
+    misses  by name: how many rounds in a row were not answered
+    again   by name: the next round in which they are asked
+    heard   those who have answered all questions of this round so far
+    """
+
+    misses: dict[str, int] = field(default_factory=dict)
+    again: dict[str, int] = field(default_factory=dict)
+    heard: set[str] = field(default_factory=set)
+
+    def begin_round(self) -> None:
+        """Forgive those who answered all questions of the round before."""
+        for name in self.heard:
+            self.misses.pop(name, None)
+            self.again.pop(name, None)
+        self.heard.clear()
+
+    def are_skipped(self, name: str, round_: int) -> bool:
+        """Whether a participant is not asked in this round, if the others are enough."""
+        return self.again.get(name, 0) > round_
+
+    def note(self, name: str, round_: int, *, answered: bool) -> None:
+        """Note whether a participant answered a question in a round."""
+        if answered:
+            self.heard.add(name)
+        else:
+            self.heard.discard(name)
+            self.again[name] = round_ + 2 ** self.misses.get(name, 0)
+            self.misses[name] = self.misses.get(name, 0) + 1
+
+
+class RoundWait:
+    """The time that a round may take; while the job is paused it does not pass."""
+
+    def __init__(self, roster: Roster, round_: int, seconds: float) -> None:
+        self.roster, self.round = roster, round_
+        self._began = time.monotonic()
+        self._deadline = self._began + seconds
+        self._clock: StageClock | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        return max(self._deadline - time.monotonic(), 0.0) if self._clock is None else self._clock.seconds_left
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up, or the operator ended the job."""
+        return not self.seconds_left if self._clock is None else self._clock.over
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether nothing is asked again: the operator ended the job, or the time has been up for a while."""
+        control = self.roster.control
+        control.poll()
+        deadline = self._deadline if self._clock is None else self._clock.deadline
+        return control.ended is not None or time.monotonic() > deadline + MOST_SECONDS_LATE
+
+    def ask(self, messages: Iterable[Message], seconds: float) -> list[tuple[int, Message]]:
+        """Ask connected participants, as `Roster.ask`; the operator is told who takes longer than usual."""
+        return self.roster.ask(messages, timeout=seconds, noting=self._note)
+
+    def for_people(self, names: Collection[str]) -> None:
+        """Wait a moment for participants who are away; the operator is told."""
+        if self._clock is None:
+            self._clock = self.roster.stage(TRAINING, self.seconds_left)
+        self._note(names)
+        self._clock.wait()
+        self.roster.refresh()
+
+    def ends(self) -> None:
+        """Nobody is waited for any more."""
+        live = self.roster.live
+        if live.status.waits is not None:
+            live.set_waits(())
+        if self._clock is not None:
+            live.begin(TRAINING)
+
+    def _note(self, names: Collection[str]) -> None:
+        """Tell for whom the round waits, if it takes longer than usual."""
+        live = self.roster.live
+        usual = USUAL_WAIT * max(1.0, median(live.status.round_seconds or [0.0]))
+        if live.status.waits is None and time.monotonic() < self._began + usual:
+            return
+        until = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=math.ceil(self.seconds_left))
+        live.set_waits(names, self.round + 1, time_text(until))
+
+
+def collect_reports(
+    wait: RoundWait,
+    offers: Sequence[Offer],
+    ready: Callable[[], Sequence[Offer]],
+    messages: Callable[[Sequence[Offer]], Sequence[Message]],
+    take: Callable[[Offer, Message], str | None],
+    enough: Callable[[Collection[str]], bool],
+    silent: SilentPeople,
+) -> list[Rejection]:
+    """Ask for reports until all have answered; those who are away, until there are enough or the time is up.
+
+    offers    of all who are asked in this round
+    ready     the offers of those who can be asked now
+    messages  the training messages to some of them; to nobody if there are too few
+    take      takes a reply, or returns why it is refused
+    enough    whether the reports of these people would be enough, beside those that were taken
+    """
+    roster, round_, answered, rejected = wait.roster, wait.round, set[str](), list[Rejection]()
+    silent.begin_round()
+    while True:
+        there = [offer for offer in ready() if offer.client.name not in answered]
+        awake = [offer for offer in there if not silent.are_skipped(offer.client.name, round_)]
+        asked = awake if enough([offer.client.name for offer in awake]) else there
+        sent = messages(asked)
+        offer_at = {roster.node_of[offer.client.name]: offer for offer in asked}
+        waited_for = {offer_at[message.metadata.dst_node_id].client.name for message in sent}
+        for node, reply in wait.ask(sent, wait.seconds_left) if sent else ():
+            offer = offer_at.get(node)
+            if offer is None:
+                rejected.append((None, node, "the node is not in the contract"))
+                continue
+            waited_for.discard(offer.client.name)
+            if reply.has_error() and reply.error.code != CLIENT_APP_FAILED:
+                continue  # the node went away; it is asked again when it is back
+            answered.add(offer.client.name)
+            silent.note(offer.client.name, round_, answered=True)
+            reason = take(offer, reply)
+            if reason is not None:
+                rejected.append((offer.client.name, node, reason))
+        for name in waited_for:
+            silent.note(name, round_, answered=False)
+        away = {offer.client.name for offer in offers} - answered - set(roster.control.removed)
+        if enough(()) or not away or wait.over:
+            wait.ends()
+            return rejected
+        wait.for_people({name for name in away if name not in roster.node_of} or away)

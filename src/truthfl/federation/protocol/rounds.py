@@ -14,33 +14,41 @@ import numpy as np
 from flwr.app import Message
 
 from truthfl.errors import InputError
+from truthfl.federation.masking.server import MaskedRounds, run_masked_round
+from truthfl.federation.operator.live_status import TRAINING, server_use
 from truthfl.federation.protocol.enrolment import Roster
-from truthfl.federation.protocol.live_status import TRAINING
-from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_round
-from truthfl.federation.protocol.message_codes import coded_training_message
-from truthfl.federation.protocol.messages import PARAMS, model_record
-from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.record_digests import array_bytes_digest, report_mark
+from truthfl.federation.protocol.messages import (
+    PARAMS,
+    array_bytes_digest,
+    coded_training_message,
+    model_digest,
+    model_record,
+    report_mark,
+)
 from truthfl.federation.protocol.recorder import MOST_ROUNDS, Recorder, read_checkpoint, required_fit
-from truthfl.federation.protocol.report_rule import known_aggregation, report_rule
-from truthfl.federation.protocol.reports import report_or_reason
-from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
-from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, marks_in, round_document
-from truthfl.federation.protocol.round_outcome import (
+from truthfl.federation.protocol.reports import (
+    RoundCall,
     RoundOutcome,
+    RoundWait,
+    SilentPeople,
+    begin_rounds,
+    collect_reports,
+    known_aggregation,
+    marks_in,
     missing_reports,
     rejection_item,
+    report_or_reason,
+    report_rule,
+    round_document,
 )
-from truthfl.federation.protocol.server_use import server_use
 from truthfl.federation.protocol.validation import Validation, noise_of, take_single_reports
-from truthfl.learning.aggregation import MEAN, Combine, new_combiner, taken_weights
-from truthfl.learning.draws import Purpose, bits_at, key, uniform
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.model import Model, Params
+from truthfl.learning.data.samples import LabeledSamples
+from truthfl.learning.models.model import Model, Params
+from truthfl.learning.training.aggregation import MEAN, Combine, new_combiner, taken_weights
+from truthfl.learning.training.draws import Purpose, bits_at, key, uniform
 from truthfl.ledger.entry import Item
-from truthfl.ledger.round_terms import NOT_CONNECTED, NOT_IN_TIME
 from truthfl.ledger.signing import PrivateKey
-from truthfl.ledger.terms import Agreement, Offer
+from truthfl.ledger.terms import NOT_CONNECTED, NOT_IN_TIME, Agreement, Offer
 
 SECONDS_BETWEEN_REPEATS = 1.0
 OTHER_MODEL = (

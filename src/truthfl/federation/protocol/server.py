@@ -2,6 +2,8 @@
 
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
 job.
+
+Its stages are those of every job.
 """
 
 from __future__ import annotations
@@ -13,49 +15,55 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from flwr.app import Array, ArrayRecord
 from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
 
 from truthfl.coded_text import coded, english, sentence_of
+from truthfl.contracts.contract import require_collected
 from truthfl.errors import InputError, TruthflError
-from truthfl.federation.protocol.approval import Approve, approve_all
-from truthfl.federation.protocol.audit import publish_model, test_loss
+from truthfl.federation.operator.approval import Approve, approve_all
+from truthfl.federation.operator.commands import ended_news, tell_command
+from truthfl.federation.operator.live_status import OVER, TESTING, LiveWriter, read_serving
 from truthfl.federation.protocol.auditions import hold_auditions
-from truthfl.federation.protocol.command_news import ended_news, tell_command
-from truthfl.federation.protocol.enrolment import Roster, tell_latecomers, wait_for_clients, wait_for_contract
-from truthfl.federation.protocol.example_delivery import ExampleDelivery
-from truthfl.federation.protocol.final_model import tell_final_model
+from truthfl.federation.protocol.enrolment import (
+    Roster,
+    limits_of,
+    tell_latecomers,
+    wait_for_clients,
+    wait_for_contract,
+)
+from truthfl.federation.protocol.final_model import publish_model, published_files, tell_final_model, test_loss
 from truthfl.federation.protocol.job_control import JobControl, JobEndedError
 from truthfl.federation.protocol.job_task import model_of
-from truthfl.federation.protocol.kept_instructions import kept_instructions
-from truthfl.federation.protocol.live_status import OVER, TESTING, LiveWriter
-from truthfl.federation.protocol.message_codes import codes_with_participants
-from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.news import NEWS_TIMEOUT, send_news
-from truthfl.federation.protocol.offers import left_out_of, reach_agreement, wait_for_labels
+from truthfl.federation.protocol.known_models import require_new_test_set
+from truthfl.federation.protocol.messages import NEWS_TIMEOUT, codes_with_participants, model_digest, send_news
+from truthfl.federation.protocol.offers import (
+    ExampleDelivery,
+    kept_instructions,
+    left_out_of,
+    reach_agreement,
+    wait_for_labels,
+)
 from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.receipt_delivery import MissedReceipts, deliver_late, send_receipts
 from truthfl.federation.protocol.recorder import checkpoint_path
 from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, first_lost_round, train_rounds
-from truthfl.federation.protocol.serving_file import read_serving
-from truthfl.federation.protocol.stated_limits import limits_of
-from truthfl.federation.protocol.used_tests import require_new_test_set
 from truthfl.federation.protocol.validation import validation_of
 from truthfl.job import DataJob
-from truthfl.learning.federations import ServerSide
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.model import Model, Params
-from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, kept_agreement_key
+from truthfl.learning.data.datasets import read_npy
+from truthfl.learning.data.federations import ServerSide
+from truthfl.learning.data.samples import LabeledSamples
+from truthfl.learning.models.model import Model, Params
+from truthfl.learning.training.own_strategy import registered
 from truthfl.ledger.book import Ledger
-from truthfl.ledger.canonical import digest
-from truthfl.ledger.commitment import commitment, test_set_digest
+from truthfl.ledger.canonical import commitment, digest, test_set_digest
+from truthfl.ledger.entry import row_key_fields
 from truthfl.ledger.job_view import JobView, job_view
-from truthfl.ledger.round_terms import OWN
-from truthfl.ledger.row_keys import row_key_fields
 from truthfl.ledger.settlement import settle
-from truthfl.ledger.signing import PrivateKey, public_line
-from truthfl.ledger.terms import Agreement
-from truthfl.mechanism.mechanism import require_collected
+from truthfl.ledger.signing import AgreementKey, PrivateKey, agreement_line, kept_agreement_key, public_line
+from truthfl.ledger.terms import OWN, Agreement
 
 WAITING = "waiting for clients"
 ActivityProgress = Callable[[str, int, int], None]
@@ -325,3 +333,35 @@ def _send_news_on_failure(roster: Roster) -> Iterator[None]:
         sentence = coded("news.server_failed", "The operator's server ended the job: {reason}", reason=reason)
         send_news(roster.grid, roster.node_of.values(), sentence, over=True)
         raise
+
+
+def with_strategy(job: DataJob, strategy: Strategy) -> DataJob:
+    """The same job, in which this strategy combines the reports."""
+    return replace(job, server=replace(job.server, aggregation=registered(strategy)))
+
+
+class PaidStrategy:
+    """A strategy and the job in which it combines reports.
+
+    strategy  an object; copies of it are used, in planning too
+    job       its model is trained as the job says; [server] aggregation is replaced by the strategy
+    name      of the job in the ledger; by default, that of the last job with the same content
+    """
+
+    def __init__(self, strategy: Strategy, job: DataJob, operator: Operator, *, name: str | None = None) -> None:
+        self.job = with_strategy(job, strategy)
+        self.operator = operator
+        self.name = name or job_name(operator.ledger, self.job, operator.seed)
+        self.view: JobView | None = None
+
+    def start(
+        self,
+        grid: Grid,
+        *,
+        make_plan: MakePlan = lambda job, side: job.plan(side),
+        progress: ActivityProgress = lambda *_: None,
+    ) -> Result:
+        """Conduct the job, from enrolment to receipts, except what the ledger has already; return the final model."""
+        self.view = conduct_job(grid, self.job, self.name, self.operator, make_plan, progress)
+        model_file, _ = published_files(self.operator.folder, self.name)
+        return Result(arrays=ArrayRecord({"params": Array(read_npy(model_file))}))

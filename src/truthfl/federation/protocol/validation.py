@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.learning.aggregation import missing_factor, new_combiner
-from truthfl.learning.federations import ServerSide
-from truthfl.learning.model import Params
-from truthfl.learning.pilot_rounds import PilotRounds, WhoTrains, lengths, pilot_rounds
+from truthfl.contracts.setting import FloatArray, Training
+from truthfl.learning.data.federations import ServerSide
+from truthfl.learning.models.model import Params
+from truthfl.learning.pilot.honest_rounds import PilotRounds, WhoTrains, lengths, pilot_rounds
+from truthfl.learning.training.aggregation import missing_factor, new_combiner
 from truthfl.ledger.terms import Agreement
-from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.setting import Training
 
 DEVIATIONS = 8.0  # of honest rounds: eight of them are known, and the job's clients are others
 DEVIATIONS_OF_ONE = 12.0  # by which a single report is refused; the others' reports have no part in that

@@ -1,28 +1,215 @@
-"""The participants of a simulated job: its clients, who behave as the job says."""
+"""The participants of a simulated job, who behave as the job says, and their labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from flwr.app import Context
+import numpy as np
+from flwr.app import Context, Error, Message, RecordDict
 
+from truthfl.contracts.contract import Evidence
+from truthfl.contracts.setting import IntArray, Training
+from truthfl.federation.masking.shares import SharedStreams
+from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant.client_app import client_app
-from truthfl.federation.participant.participant import Participant
-from truthfl.federation.protocol.masking import SharedStreams
-from truthfl.federation.protocol.operator_folder import kept_key
-from truthfl.federation.simulated.client_labels import AskedLabels, ClientLabels, has_audition, in_labeling_order
-from truthfl.federation.simulated.folder_names import folder_names
-from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.federation.participant.participant import LabelSource, Participant
 from truthfl.files import without_waiting_for_disk
+from truthfl.flower_patches import CLIENT_APP_FAILED, RUN_ID, OneRunGrid, set_message_id
 from truthfl.job import DataJob
-from truthfl.learning.federated import Federated
-from truthfl.learning.federations import SimulatedFederation
-from truthfl.learning.model import Labels
-from truthfl.learning.profile import Profile
+from truthfl.learning.data.federations import SimulatedFederation
+from truthfl.learning.data.partition import Federated, Partition
+from truthfl.learning.data.samples import LabelSets
+from truthfl.learning.models.model import Labels
+from truthfl.learning.people.behaviour import Behaviour
+from truthfl.learning.people.behaviours import TRUTHFUL, behaviour
+from truthfl.learning.people.labels import derived_labels, in_asked_order, sets_given
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.training.local_training import samples_by_hand
 from truthfl.ledger.canonical import digest
+from truthfl.ledger.terms import JobTerms, Offer
+
+LONGEST = 99
+
+
+def folder_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Of each client: her name if it is valid and unique as a folder name, ignoring case; otherwise her index."""
+    times = Counter(name.lower() for name in names)
+    return tuple(
+        name if _is_valid(name) and times[name.lower()] == 1 else f"_{client}" for client, name in enumerate(names)
+    )
+
+
+def _is_valid(name: str) -> bool:
+    letters = name.replace("-", "").replace(" ", "")
+    return name.isascii() and letters.isalnum() and name == name.strip() and len(name) <= LONGEST
+
+
+def has_audition(job: DataJob) -> bool:
+    """Whether the job's contract pays by models that clients train alone."""
+    return Evidence.SOLO_LOSS in job.contract.mechanism.needs
+
+
+def in_labeling_order(job: DataJob, federated: Federated) -> Federated:
+    """The federation with each client's samples in the order in which she is asked to label them.
+
+    Without an audition all samples are labeled, and the order stays.
+    """
+    if not has_audition(job):
+        return federated
+    return Federated(
+        federated.model,
+        federated.data,
+        in_asked_order(federated.partition, job.data.seed),
+        federated.training,
+        weight=federated.weight,
+        participation=federated.participation,
+        rule=federated.rule,
+    )
+
+
+def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer: Offer) -> Labels | LabelSets:
+    """The labels that a client with these samples makes for an offer that asks for some of them.
+
+    The draws are those of a federation of the clients asked, in which she has the position `offer.client.index`. The
+    labels of a client do not depend on the others, so each of these has one sample here.
+
+    rows  the positions in the data of the samples that she is asked to label
+    """
+    before, job = offer.client.index, offer.job
+    partition = Partition(
+        np.concatenate((np.zeros(before, dtype=np.int64), rows)), np.append(np.arange(before + 1), before + len(rows))
+    )
+    training = Training(job.rounds, job.local_steps, job.step_size)
+    alone = Federated(federated.model, federated.data, partition, training)
+    profile = Profile([TRUTHFUL] * before + [kind], 1)
+    labels = profile.labels(alone, job.seed)
+    sets = sets_given(alone, labels, profile.labeling_effort(partition.sizes), job.seed)
+    own = alone.samples_of(before)
+    return labels[own] if sets is None else sets.take(np.arange(own.start, own.stop))
+
+
+@dataclass(eq=False)
+class AskedLabels:
+    """The labels of all clients of a job that asks them to label a part of their samples.
+
+    federated   with each client's samples in the order in which she is asked to label them
+    made        those made already, by the offer's hash
+    """
+
+    federated: Federated
+    behaviours: Sequence[str | Behaviour]
+    made: dict[str, Labels | LabelSets] = field(default_factory=dict)
+
+    def source(self, client: int) -> LabelSource:
+        """Returns this client's labels for an offer."""
+        kind, rows = behaviour(self.behaviours[client]), self.federated.partition.rows_of(client)
+
+        def labels(offer: Offer) -> Labels | LabelSets:
+            if offer.hash not in self.made:
+                self.made[offer.hash] = labels_of_asked(self.federated, rows[: offer.client.samples], kind, offer)
+            return self.made[offer.hash]
+
+        return labels
+
+
+@dataclass(eq=False)
+class ClientLabels:
+    """The labels of all clients of a job that asks them to label all of their samples.
+
+    labels   of all clients' samples before training; those to be derived are not read
+    derived  those derived already, by client and training parameters
+    """
+
+    federated: Federated
+    behaviours: Sequence[str | Behaviour]
+    labels: Labels
+    derived: dict[tuple[int, int, float, int], Labels] = field(default_factory=dict)
+
+    def source(self, client: int) -> LabelSource:
+        """Returns this client's labels for an offer."""
+        kind = behaviour(self.behaviours[client])
+        if kind.unlabeled.is_derived and kind.labeling_effort < 1:
+            return lambda offer: self._given(client, self._derived(client, offer.job), offer.job.seed)
+        own = self.labels[self.federated.samples_of(client)]
+        return lambda offer: self._given(client, own, offer.job.seed)
+
+    def _given(self, client: int, labels: Labels, seed: int) -> Labels | LabelSets:
+        """All labels that she gives to her samples, of which these are one each."""
+        sets, rows = self.federated.data.sets, self.federated.partition.rows_of(client)
+        if sets is None:
+            return labels
+        right = labels == self.federated.data.labels[rows]
+        by_hand = samples_by_hand(behaviour(self.behaviours[client]), len(labels), client, seed)
+        return sets.take(rows).with_singles(~(by_hand & right), labels)
+
+    def _derived(self, client: int, job: JobTerms) -> Labels:
+        """Her labels in a job with these terms."""
+        key = (client, job.rounds, job.step_size, job.seed)
+        if key not in self.derived:
+            kind, own = behaviour(self.behaviours[client]), self.labels[self.federated.samples_of(client)]
+            self.derived[key] = derived_labels(
+                kind.unlabeled,
+                self.federated.model,
+                self.federated.data.features[self.federated.partition.rows_of(client)],
+                own,
+                samples_by_hand(kind, len(own), client, job.seed),
+                rounds=job.rounds,
+                step_size=job.step_size,
+                seed=job.seed,
+            )
+        return self.derived[key]
+
+
+SERVER = 1
+App = Callable[[Message, Context], Message]
+
+
+class InProcessGrid(OneRunGrid):
+    """A grid with one client app and a context for each node.
+
+    node_config  by node id: the node's config
+    """
+
+    def __init__(self, app: App, node_config: Mapping[int, Mapping[str, str | int | float | bool]]) -> None:
+        super().__init__(SERVER)
+        self.app = app
+        self.contexts = {
+            node: Context(run_id=RUN_ID, node_id=node, node_config=dict(config), state=RecordDict(), run_config={})
+            for node, config in node_config.items()
+        }
+        self.replies: dict[str, Message] = {}
+        self.message_count = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self.contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        ids = []
+        for message in messages:
+            self.message_count += 1
+            ids.append(str(self.message_count))
+            self.replies[ids[-1]] = self._reply_to(message, ids[-1])
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        return [self.replies.pop(number) for number in message_ids if number in self.replies]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:  # noqa: ARG002
+        return self.pull_messages(self.push_messages(messages))
+
+    def _reply_to(self, message: Message, number: str) -> Message:
+        node = message.metadata.dst_node_id
+        set_message_id(message, number)
+        try:
+            with without_waiting_for_disk():
+                return self.app(message, self.contexts[node])
+        except Exception as error:  # any error of a client becomes an error reply, as in a deployment
+            return Message(Error(CLIENT_APP_FAILED, str(error)), reply_to=message)
+
 
 FIRST_NODE = 1000
 MOST_FEATURES = 2**28  # bytes: if all clients' samples take more, a client's are gathered whenever she uses them

@@ -9,13 +9,18 @@ from typing import ClassVar
 import numpy as np
 
 from truthfl.errors import InputError
-from truthfl.learning.array_files import names_in_npz, read_npz
-from truthfl.learning.class_sets import joined, require_no_separator
-from truthfl.learning.datasets import bundled_mnist, images_from_npz, mnist_from_folder, small_digits
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.label_matrix import classes_of_rows
-from truthfl.learning.model import Features
-from truthfl.learning.task import ReadSamples, Task
+from truthfl.learning.data.class_sets import joined, require_no_separator
+from truthfl.learning.data.datasets import (
+    bundled_mnist,
+    images_from_npz,
+    mnist_from_folder,
+    names_in_npz,
+    read_npz,
+    small_digits,
+)
+from truthfl.learning.data.samples import LabeledImages, classes_of_rows
+from truthfl.learning.models.model import Features
+from truthfl.learning.tasks.task import ReadSamples, Task
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.files import write_file
-from truthfl.learning.array_files import names_in_npz, read_npz, short_reason
-from truthfl.learning.label_matrix import classes_of_rows
-from truthfl.learning.task import ReadSamples
+from truthfl.learning.data.datasets import names_in_npz, read_npz, short_reason
+from truthfl.learning.data.samples import classes_of_rows
+from truthfl.learning.tasks.task import ReadSamples
 
 MAX_BYTES = 256_000_000
 MAX_COLUMNS = 10_000

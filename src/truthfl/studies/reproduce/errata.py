@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from truthfl.learning.quadratic import QuadraticFederation, QuadraticOutcome, describe, train_exactly
-from truthfl.mechanism.assignment import labeling_floor, optimal_batch_sizes
-from truthfl.mechanism.bounds import paper_bound, sound_bound
-from truthfl.mechanism.contract import lceme
-from truthfl.mechanism.deviation import best_deviation
-from truthfl.mechanism.label_shift import linear_regression_label_shift
-from truthfl.mechanism.payoff import client_payoff
-from truthfl.mechanism.setting import Clients, Constants, Training
-from truthfl.mechanism.strategies import Strategies
+from truthfl.contracts.deviation import best_deviation
+from truthfl.contracts.lceme.assignment import labeling_floor, optimal_batch_sizes
+from truthfl.contracts.lceme.contract import lceme
+from truthfl.contracts.lceme.loss_model import linear_regression_label_shift, paper_bound, sound_bound
+from truthfl.contracts.payoff import client_payoff
+from truthfl.contracts.setting import Clients, Constants, Strategies, Training
+from truthfl.learning.models.quadratic import QuadraticFederation, QuadraticOutcome, describe, train_exactly
 
 
 @dataclass(frozen=True)

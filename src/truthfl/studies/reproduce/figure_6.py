@@ -10,12 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.learning.behaviour import Behaviour, from_strategy
-from truthfl.mechanism.contract import Contract, lceme
-from truthfl.mechanism.payoff import client_payoff
-from truthfl.mechanism.setting import Clients
-from truthfl.mechanism.spread import confidence_margin
-from truthfl.mechanism.strategies import Strategies
+from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.payoff import client_payoff, confidence_margin
+from truthfl.contracts.setting import Clients, Strategies
+from truthfl.learning.people.behaviour import Behaviour, from_strategy
 from truthfl.reporting.figure import Figure, Panel, Series, exact_series, series
 from truthfl.studies.cells import Cell, CellResult, with_exceptions
 from truthfl.studies.reproduce.claims import Claim, Comparison, comparison, computed_claim, format_number, sampled_claim

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.mechanism.assignment import optimal_batch_sizes
-from truthfl.mechanism.payoff import work_cost
-from truthfl.mechanism.setting import Clients, batch_price
-from truthfl.mechanism.strategies import Strategies
+from truthfl.contracts.lceme.assignment import optimal_batch_sizes
+from truthfl.contracts.payoff import work_cost
+from truthfl.contracts.setting import Clients, Strategies, batch_price
 from truthfl.reporting.figure import Figure, Panel, exact_series, series
 from truthfl.studies.cells import Cell, CellResult
 from truthfl.studies.reproduce.claims import Claim, comparison, computed_claim, format_number, sampled_claim

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from truthfl.contracts.lceme.pilot import Calibration
+from truthfl.contracts.setting import Clients, Training
 from truthfl.errors import InputError
-from truthfl.learning.calibration import Calibration
-from truthfl.learning.federations import Data, ModelChoice
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.mechanism.setting import Clients, Training
+from truthfl.learning.data.federations import Data, ModelChoice
+from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.reporting.figure import Figure
 from truthfl.studies.cells import Cell, CellResult, FederationSpec
 from truthfl.studies.reproduce.claims import Claim

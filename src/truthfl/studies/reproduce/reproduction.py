@@ -1,17 +1,145 @@
-"""Reproduces the paper's evaluation: pilot, training, figures, claims."""
+"""Reproduces the paper's evaluation: pilot, training, figures, claims; writes them to a folder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
+
+from truthfl.contracts.lceme.pilot import Calibration, calibrate
 from truthfl.errors import InputError
-from truthfl.reporting.figure import Figure
-from truthfl.studies.reproduce import figure_2, figure_3, figure_4, figure_5, figure_6, figure_7, pilot, text_claims
-from truthfl.studies.reproduce.claims import UNDECIDED, Claim
+from truthfl.files import write_file
+from truthfl.learning.pilot.constants import Gradients
+from truthfl.learning.pilot.runs import Pilot, RunKind, strategies_of
+from truthfl.learning.pilot.step_size import StepSearch
+from truthfl.reporting.figure import Figure, figure_csv
+from truthfl.reporting.plots import figure_pictures, panel_svg
+from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
+from truthfl.studies.cells import Cell, CellResult, StagedTasks, StageProgress, federation_of
+from truthfl.studies.reproduce import figure_6, figure_7, text_claims
+from truthfl.studies.reproduce import figures_2_and_3 as figure_2
+from truthfl.studies.reproduce import figures_2_and_3 as figure_3
+from truthfl.studies.reproduce import figures_4_and_5 as figure_4
+from truthfl.studies.reproduce import figures_4_and_5 as figure_5
+from truthfl.studies.reproduce.claims import DOES_NOT_HOLD, HOLDS, UNDECIDED, Claim, claims_csv
 from truthfl.studies.reproduce.paper import Paper, PilotResult, Study
-from truthfl.studies.staged_tasks import StagedTasks, StageProgress
-from truthfl.studies.work import Store, Workers
+from truthfl.studies.work import Result, Store, Workers, WorkItem
+
+
+def search_task(paper: Paper) -> WorkItem:
+    """The work item of the step search."""
+    design = paper.pilot
+    low, high = design.step_range
+    settings = {
+        "rounds": paper.rounds,
+        "batch_size": design.lie_batch_size,
+        "low": low,
+        "high": high,
+        "seeds": design.search_seeds or design.seeds,
+    }
+    return WorkItem("studies.cells:tune_step", paper.federation.settings() | settings)
+
+
+def step_size_of(result: Result) -> float:
+    """The best step size by the result of the step search, rounded to three digits."""
+    search = StepSearch(float(result["best"]), result["tried"], result["loss"], result["error"])
+    return float(f"{search.parabola_minimum:.3g}")
+
+
+def gradients_task(paper: Paper, step_size: float) -> WorkItem:
+    """The work item that measures gradients at this step size."""
+    settings = {"rounds": paper.rounds, "step_size": step_size, "batch_size": paper.pilot.lie_batch_size}
+    return WorkItem("studies.cells:sample_gradients", paper.federation.settings() | settings)
+
+
+def pilot_cell(paper: Paper, step_size: float, kind: RunKind) -> Cell:
+    """The cell of one kind of pilot run."""
+    return Cell(
+        paper.federation,
+        paper.rounds,
+        step_size,
+        batch_size=tuple(kind.batch_size.tolist()),
+        labeling_effort=tuple(kind.labeling_effort.tolist()),
+        report_scale=tuple(kind.report_scale.tolist()),
+        every=paper.every,
+        pilot=True,
+    )
+
+
+def calibration_at(
+    paper: Paper, rounds: int, kinds: Sequence[RunKind], results: Sequence[CellResult], gradients: Result
+) -> Calibration:
+    """The loss model fitted to the test losses of the pilot runs after this number of rounds."""
+    loss = np.concatenate([result.test_loss_at(rounds) for result in results])
+    measured = Gradients(
+        gradients["gradient_variance"], float(gradients["label_shift"]), float(gradients["gradient_bound"])
+    )
+    return calibrate(federation_of(**paper.federation.settings()).pilot, Pilot(strategies_of(kinds), loss), measured)
+
+
+def has_work_prices(calibration: Calibration) -> bool:
+    """Whether batches and labels affect the loss in this loss model; without that there is no contract on it."""
+    return bool(calibration.model.sampling.min() > 0 and calibration.model.labeling.min() > 0)
+
+
+TONES = ((HOLDS, "good"), (DOES_NOT_HOLD, "bad"), (UNDECIDED, "open"))
+
+
+def write_reproduction(reproduction: Reproduction, folder: Path, provenance: Section) -> Path:
+    """Write all files and return the path of the report. `provenance` is the report's last section."""
+    for figure in reproduction.figures:
+        stem = folder / f"figure-{figure.number}"
+        png, svg = figure_pictures(figure)
+        write_file(stem.with_suffix(".png"), png)
+        write_file(stem.with_suffix(".svg"), svg)
+        write_file(stem.with_suffix(".csv"), figure_csv(figure))
+    path = folder / "report.html"
+    write_file(folder / "claims.csv", claims_csv(reproduction.claims))
+    write_file(path, page(report_of(reproduction, provenance)))
+    return path
+
+
+def report_of(reproduction: Reproduction, provenance: Section) -> Report:
+    """The report: claims, figures, provenance."""
+    claims = reproduction.claims
+    figures = [Section(f"Figure {figure.number}: {figure.title}", [_plot(figure)]) for figure in reproduction.figures]
+    return Report(
+        "The LCEME paper's evaluation, made again",
+        f"{count(claims, HOLDS)} of {len(claims)} claims hold, {count(claims, DOES_NOT_HOLD)} do not, "
+        f"{count(claims, UNDECIDED)} cannot be told from {reproduction.paper.seeds} seeds.",
+        [Section("Claimed and obtained", _claims(reproduction)), *figures, provenance],
+    )
+
+
+def count(claims: tuple[Claim, ...], verdict: str) -> int:
+    """The number of claims with this verdict."""
+    return sum(claim.verdict == verdict for claim in claims)
+
+
+def _claims(reproduction: Reproduction) -> list[Paragraph | Table | Plot]:
+    rows = [(claim.figure, claim.verdict, claim.claimed, claim.obtained) for claim in reproduction.claims]
+    reasons = [
+        (claim.figure, claim.verdict, claim.claimed, claim.reason) for claim in reproduction.claims if claim.reason
+    ]
+    parts: list[Paragraph | Table | Plot] = [
+        Paragraph(
+            "Numbers in brackets are 95% confidence intervals of mean differences, seed by seed, after the last round. "
+            "A claim about several comparisons stands and falls with the one that speaks for it least. "
+            "Claims are in our own words."
+        ),
+        Table(("figure", "verdict", "claimed", "obtained"), rows, TONES),
+    ]
+    if reasons:
+        parts += [Paragraph("Why:"), Table(("figure", "verdict", "claimed", "why"), reasons, TONES)]
+    return parts
+
+
+def _plot(figure: Figure) -> Plot:
+    svgs = [panel_svg(panel, f"f{figure.number}p{k}") for k, panel in enumerate(figure.panels)]
+    return Plot(svgs, figure.caption, [f"figure-{figure.number}.{kind}" for kind in ("png", "svg", "csv")])
+
 
 STUDIES: Mapping[str, Study] = {
     module.STUDY.name: module.STUDY
@@ -68,17 +196,17 @@ def reproduce(
 
 def _run_pilot(paper: Paper, studies: Sequence[Study], tasks: StagedTasks) -> PilotResult:
     """Search the step size and fit the loss models that the studies need; loss models without prices are left out."""
-    step = pilot.step_size_of(tasks.do("pilot: step size", [pilot.search_task(paper)])[0])
+    step = step_size_of(tasks.do("pilot: step size", [search_task(paper)])[0])
     moments = sorted({moment for study in studies for moment in study.calibrated_rounds(paper)})
     if not moments:
         return PilotResult(step, {})
     kinds = paper.pilot.runs(paper.clients)
-    cells = [pilot.pilot_cell(paper, step, kind) for kind in kinds]
+    cells = [pilot_cell(paper, step, kind) for kind in kinds]
     results, (gradients,) = tasks.train(
-        "pilot: loss model", cells, [kind.seeds for kind in kinds], besides=[pilot.gradients_task(paper, step)]
+        "pilot: loss model", cells, [kind.seeds for kind in kinds], besides=[gradients_task(paper, step)]
     )
-    fitted = {moment: pilot.calibration_at(paper, moment, kinds, results, gradients) for moment in moments}
-    usable = {moment: calibration for moment, calibration in fitted.items() if pilot.has_work_prices(calibration)}
+    fitted = {moment: calibration_at(paper, moment, kinds, results, gradients) for moment in moments}
+    usable = {moment: calibration for moment, calibration in fitted.items() if has_work_prices(calibration)}
     return PilotResult(step, usable)
 
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from truthfl.mechanism.assignment import optimal_batch_sizes
-from truthfl.mechanism.bounds import paper_bound
-from truthfl.mechanism.setting import Clients, Constants, Training
+from truthfl.contracts.lceme.assignment import optimal_batch_sizes
+from truthfl.contracts.lceme.loss_model import paper_bound
+from truthfl.contracts.setting import Clients, Constants, Training
 from truthfl.studies.cells import Cell, CellResult, with_exceptions
 from truthfl.studies.reproduce.claims import Claim, Comparison, comparison, computed_claim, sampled_claim
 from truthfl.studies.reproduce.figure_7 import BEST, Market, make_market

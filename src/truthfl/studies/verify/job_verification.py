@@ -10,20 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
-from truthfl.adversary.lie_search import FEWEST_RUNS as FEWEST_SEARCH_RUNS
-from truthfl.adversary.split import most_labels
+from truthfl.adversary.measure import most_labels
+from truthfl.adversary.search import FEWEST_RUNS as FEWEST_SEARCH_RUNS
+from truthfl.contracts.contract import Evidence
 from truthfl.errors import InputError
 from truthfl.job import DataJob
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.solo_training import possible_recipes
-from truthfl.mechanism.observation import Evidence
-from truthfl.studies.cluster.planning import can_be_planned_elsewhere, planned_by
-from truthfl.studies.staged_tasks import StageProgress
-from truthfl.studies.verify.drawn_plans import DrawnPlan, drawn_plans
-from truthfl.studies.verify.judgement import verdicts_of
-from truthfl.studies.verify.lie_trainer import Place
-from truthfl.studies.verify.rule_tests import BOUND_RULES, RuleTest, rule_tests
-from truthfl.studies.verify.verdicts import Verdict
+from truthfl.learning.data.samples import LabeledSamples
+from truthfl.learning.solo import possible_recipes
+from truthfl.studies.cells import StageProgress
+from truthfl.studies.cluster.workers import can_be_planned_elsewhere, planned_by
+from truthfl.studies.verify.rule_tests import BOUND_RULES, DrawnPlan, RuleTest, drawn_plans, rule_tests
+from truthfl.studies.verify.training import Place
+from truthfl.studies.verify.verdicts import Verdict, verdicts_of
 from truthfl.studies.verify.verification import SEARCH_SHARE, LieMeasurement, VerificationDesign, measure_lies
 from truthfl.studies.work import Progress, Store, WorkerPool, Workers
 

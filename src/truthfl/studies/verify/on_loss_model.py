@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from truthfl.contracts.baselines import flat_pay, leave_one_out_pay, pay_per_claimed_sample, shapley_share_pay
+from truthfl.contracts.contract import Mechanism
+from truthfl.contracts.deviation import Deviation, best_deviation
+from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.setting import Clients, Training
 from truthfl.errors import InputError
-from truthfl.mechanism.baselines import flat_pay, leave_one_out_pay, pay_per_claimed_sample, shapley_share_pay
-from truthfl.mechanism.contract import Contract, lceme
-from truthfl.mechanism.deviation import Deviation, best_deviation
-from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.mechanism import Mechanism
-from truthfl.mechanism.setting import Clients, Training
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from statistics import NormalDist
 import numpy as np
 from scipy.stats import t as student
 
-from truthfl.adversary.lie_pay import Gains, Honest, Lied, Payer, pay
-from truthfl.adversary.lie_point import LiePoint
-from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.adversary.measure import Gains, Honest, Lied, Payer, pay
+from truthfl.adversary.strategy import LiePoint
+from truthfl.contracts.setting import FloatArray, IntArray
 
 RESAMPLES = 1000
 LABEL_CURVE = tuple(LiePoint(labels=share) for share in (0.5, 0.75, 0.9, 1.25, 1.5))  # measured to fit the best share

@@ -1,4 +1,4 @@
-"""The payment rules that are tested for a job, each with the training in which it pays.
+"""The payment rules that are tested for a job, each with the training in which it pays; plans on several draws.
 
 LCEME on the calibrated loss model and on two bounds, and four other rules.
 """
@@ -6,26 +6,169 @@ LCEME on the calibrated loss model and on two bounds, and four other rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from truthfl.adversary.measure import SoloTerms
+from truthfl.contracts.audition.planning import AuditionDetails
+from truthfl.contracts.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
+from truthfl.contracts.contract import Evidence, Mechanism
+from truthfl.contracts.lceme.assignment import labeling_floor
+from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.loss_model import LossModel, paper_bound, sound_bound
+from truthfl.contracts.payoff import confidence_margin, work_cost
+from truthfl.contracts.planning import Plan
+from truthfl.contracts.setting import Clients, Constants, FloatArray, IntArray, Strategies, Training
 from truthfl.errors import InputError
-from truthfl.mechanism.assignment import labeling_floor
-from truthfl.mechanism.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
-from truthfl.mechanism.bounds import paper_bound, sound_bound
-from truthfl.mechanism.checks import FloatArray, IntArray
-from truthfl.mechanism.contract import Contract, lceme
-from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.mechanism import Mechanism
-from truthfl.mechanism.observation import Evidence
-from truthfl.mechanism.payoff import work_cost
-from truthfl.mechanism.setting import Clients, Constants, Training
-from truthfl.mechanism.spread import confidence_margin
-from truthfl.mechanism.strategies import Strategies
-from truthfl.studies.verify.drawn_plans import DrawnPlan
+from truthfl.job import DataJob
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.solo import Recipe
+from truthfl.studies.cells import FederationSpec
 from truthfl.studies.work import Progress, Result, Store, Workers, WorkItem, do_all
+
+SEED_STEP = 1000  # between the data seeds of two draws
+LOSS_MODEL = tuple(field.name for field in fields(LossModel))
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnPlan:
+    """The plan on one draw of the data; `federation.data.seed` is that of the draw.
+
+    solo           what the contract says of solo models; None for contracts that do not pay by them
+    cost_of_solo   (N,) cost of training alone
+    """
+
+    federation: FederationSpec
+    training: Training
+    clients: Clients
+    loss_model: LossModel
+    contract: Mechanism
+    loss_error: float
+    loss_variance: float
+    confidence: float
+    solo: SoloTerms | None
+    cost_of_solo: FloatArray
+
+    def audition_cost(self, rule: Mechanism) -> FloatArray | float:
+        """The cost of training alone, if this rule asks for it."""
+        return self.cost_of_solo if Evidence.SOLO_LOSS in rule.needs else 0.0
+
+
+def drawn_plans(
+    job: DataJob,
+    count: int,
+    store: Store,
+    *,
+    seed: int,
+    design: PilotDesign | None = None,
+    progress: Progress,
+) -> tuple[list[DrawnPlan], list[str]]:
+    """`count` plans, the job's own first, and why other draws have none; `InputError` if its own draw has none.
+
+    Draws on which nothing can be planned are replaced by further ones, up to `count` of them.
+    """
+    plans: list[DrawnPlan] = []
+    failures: list[str] = []
+    while len(plans) < count:
+        progress(len(plans), count)
+        number = len(plans) + len(failures)
+        drawn = job.data.seed + (SEED_STEP * number + 7919 * seed if number else 0)
+        here = replace(job, data=replace(job.data, seed=drawn))
+        try:
+            plans.append(_plan(here, store, design))
+        except InputError as error:
+            failures.append(str(error))
+            if number == 0 or len(failures) > count:
+                raise
+    progress(count, count)
+    return plans, failures
+
+
+def _plan(job: DataJob, store: Store, design: PilotDesign | None) -> DrawnPlan:
+    settings = job.document() | {"design": None if design is None else asdict(design)}
+    item = WorkItem("studies.verify.rule_tests:plan", settings)
+    stored = store.get(item)
+    if stored is None:
+        stored = arrays_of(job.plan(job.server_side(), design))
+        store.put(item, stored)
+    return plan_of(job, stored)
+
+
+def arrays_of(plan: Plan) -> Result:
+    """What a study needs of a plan, as named arrays."""
+    model = {f"model_{name}": np.asarray(getattr(plan.calibration.model, name)) for name in LOSS_MODEL}
+    terms = {f"term_{name}": values for name, values in plan.contract.terms().items()}
+    return (
+        model
+        | terms
+        | {
+            "step_size": np.array(plan.training.step_size),
+            "weight": plan.clients.weight,
+            "gradient_variance": plan.clients.gradient_variance,
+            "batch_size": np.asarray(plan.contract.batch_size, dtype=float),
+            "loss_error": np.array(plan.loss_error),
+            "loss_variance": np.array(plan.loss_variance),
+        }
+        | _audition_arrays(plan.audition)
+    )
+
+
+def _audition_arrays(audition: AuditionDetails | None) -> dict[str, NDArray[Any]]:
+    """What a study needs of an audition's plan."""
+    if audition is None:
+        return {}
+    return {
+        "asked": audition.asked,
+        "labels": audition.labels,
+        "cost_of_solo": audition.measurement.audition_cost,
+        "recipe": np.array([float(value) for value in vars(audition.recipe).values()]),
+    }
+
+
+def plan_of(job: DataJob, stored: Result) -> DrawnPlan:
+    """The plan with these arrays."""
+    people = job.clients
+    asked = stored.get("asked", np.arange(len(people)))
+    labels = stored.get("labels", np.array(people.dataset_size))
+    clients = Clients(
+        weight=stored["weight"],
+        gradient_variance=stored["gradient_variance"],
+        sample_cost=people.sample_cost[asked],
+        labeling_cost=people.label_cost[asked] * labels if "labels" in stored else people.labeling_cost,
+        dataset_size=labels,
+        participation=people.participation[asked],
+        name=[people.name[k] for k in asked],
+    )
+    model: dict[str, Any] = {name: stored[f"model_{name}"] for name in LOSS_MODEL}
+    model |= {name: float(value) for name, value in model.items() if value.ndim == 0}
+    terms = {name[len("term_") :]: values for name, values in stored.items() if name.startswith("term_")}
+    participation = tuple(people.participation.tolist())
+    contract = job.contract.mechanism(batch_size=stored["batch_size"], **terms)  # type: ignore[call-arg]
+    of_all, solo = None, None
+    if "labels" in stored:
+        numbers = np.zeros(len(people), dtype=int)
+        numbers[asked] = labels
+        of_all = tuple(numbers.tolist())
+        steps, batch, step_size, penalty, shifts = stored["recipe"].tolist()
+        solo = SoloTerms.of_contract(contract, Recipe(int(steps), int(batch), step_size, penalty, int(shifts)))
+    return DrawnPlan(
+        federation=FederationSpec(
+            job.data, job.trained_model, people.dataset_size, participation, of_all, job.task, job.aggregation
+        ),
+        training=replace(job.training, step_size=float(stored["step_size"])),
+        clients=clients,
+        loss_model=LossModel(**model),
+        contract=contract,
+        loss_error=float(stored["loss_error"]),
+        loss_variance=float(stored["loss_variance"]),
+        confidence=job.server.confidence,
+        solo=solo,
+        cost_of_solo=stored.get("cost_of_solo", np.zeros(len(asked))),
+    )
 
 
 @dataclass(frozen=True)
@@ -218,7 +361,7 @@ def _leave_one_out_task(plan: DrawnPlan) -> WorkItem:
     """The work item for the losses on pilot data with all clients, and without each of those asked in turn."""
     asked = asked_clients(plan.clients.weight)
     return WorkItem(
-        "studies.verify.lie_training:losses_without",
+        "studies.verify.training:losses_without",
         plan.federation.settings()
         | {
             "without": asked.tolist(),
@@ -242,4 +385,4 @@ def asked_clients(weight: FloatArray) -> IntArray:
 def _constants_task(plan: DrawnPlan, share: float) -> WorkItem:
     """The work item for the constants of a bound, at this share of its largest step size."""
     training = {"rounds": plan.training.rounds, "local_steps": plan.training.local_steps, "share_of_limit": share}
-    return WorkItem("studies.verify.lie_training:bound_constants", plan.federation.settings() | training)
+    return WorkItem("studies.verify.training:bound_constants", plan.federation.settings() | training)

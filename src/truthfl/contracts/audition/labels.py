@@ -1,0 +1,211 @@
+"""How many labels the audition asks of each client, and of whom it asks any.
+
+The server minimises κ A / N + Σ pay_i over the numbers of labels n_i, N = Σ n_i, where label pay is the cost of the
+labels and a margin for its spread. docs/mechanism.md, section 8.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from truthfl.contracts.audition.level import SoloCurve, level_variance
+from truthfl.contracts.many_clients import MANY, cheapest_by_thresholds
+from truthfl.contracts.setting import FloatArray, IntArray
+from truthfl.errors import InfeasibleError
+
+CAP_DEVIATIONS = 3.09  # of honest pay, one in 1,000 is above the cap
+SLOPE_ERRORS = 3.0  # a slope is used where it is so many standard errors above 0
+TOLERATED_GAIN = (
+    0.03  # of label cost, by labeling another number on the measured curve, whose own error is of this size
+)
+CLEAR_ERRORS = 2.0  # standard errors by which a client's worth must be below her pay for her to be left out
+FEWEST_TO_SMOOTH = 10
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTask:
+    """The question how many labels to ask of whom.
+
+    solo         loss of models trained alone, by number of labels
+    joint_curve  A; joint_error is its standard error
+    label_cost   (N,) u_i, cost of one label
+    fixed_cost   (N,) cost of taking part at all
+    samples      (N,) samples that each client holds
+    loss_value   κ
+    confidence   with which pay covers cost
+    most_pay     the largest cap, as a multiple of cost
+    """
+
+    solo: SoloCurve
+    joint_curve: float
+    joint_error: float
+    label_cost: FloatArray
+    fixed_cost: FloatArray
+    samples: IntArray
+    loss_value: float
+    confidence: float
+    most_pay: float
+
+    @property
+    def count(self) -> int:
+        """How many clients take part."""
+        return len(self.samples)
+
+    @cached_property
+    def margin_deviations(self) -> float:
+        """z: the margin in standard deviations of pay; a quantile of Student's t, for the spread is an estimate."""
+        from scipy.special import stdtrit  # imported when needed: it takes longer than all of truthfl
+
+        return float(stdtrit(self.solo.clients - 1, self.confidence))
+
+    @cached_property
+    def numbers(self) -> IntArray:
+        """All numbers of labels that the curve covers."""
+        return np.arange(math.ceil(self.solo.labels[0]), math.floor(self.solo.labels[-1]) + 1)
+
+    @cached_property
+    def risk(self) -> FloatArray:
+        """Standard deviation of label pay over label cost, for each of `numbers`; infinite where no slope is known.
+
+        Smoothed by a parabola in log n, so that no number is chosen for a spread that is small by chance.
+        """
+        slope, error = self.solo.slope(self.numbers), self.solo.slope_error(self.numbers)
+        known = slope > SLOPE_ERRORS * error
+        deviation = self.solo.spread(self.numbers) * math.sqrt(1.0 + level_variance(self.count))
+        raw = deviation / np.where(known, slope, 1.0)
+        if known.sum() < FEWEST_TO_SMOOTH or not (raw[known] > 0).all():
+            return np.where(known, raw, np.inf)
+        x = np.log(self.numbers)
+        smooth = np.exp(np.polyval(np.polyfit(x[known], np.log(raw[known]), 2), x))
+        return np.where(known, smooth, np.inf)
+
+    @cached_property
+    def usable(self) -> np.ndarray:
+        """Which of `numbers` can be asked for.
+
+        The slope must be known, the cap within `most_pay`, and no other number may serve a client better on the
+        measured curve when pay has the slope of this number.
+        """
+        affordable = 1.0 + (self.margin_deviations + CAP_DEVIATIONS) * self.risk <= self.most_pay
+        level, slope = self.solo.level(self.numbers), self.solo.slope(self.numbers)
+        honest = np.zeros(len(self.numbers), dtype=bool)
+        for k in np.flatnonzero(affordable):
+            gain = (level[k] - level) / slope[k] - (self.numbers / self.numbers[k] - 1.0)
+            honest[k] = gain.max() <= TOLERATED_GAIN
+        return honest
+
+    def of_clients(self, clients: IntArray) -> LabelTask:
+        """The same question for some of the clients."""
+        own = {name: getattr(self, name)[clients] for name in ("label_cost", "fixed_cost", "samples")}
+        return replace(self, **own)
+
+    def expected_pay(self, labels: FloatArray) -> FloatArray:
+        """Expected label pay for these numbers of labels; 0 for 0 labels."""
+        risk, asked = self.risk, labels > 0
+        relative = risk[np.clip(labels.astype(int) - int(self.numbers[0]), 0, len(risk) - 1)]
+        cost = self.label_cost * labels * (1.0 + self.margin_deviations * np.where(asked, relative, 0.0))
+        return np.where(asked, cost + self.fixed_cost, 0.0)
+
+
+def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
+    """n'_i of each client: of the usable numbers, the one with the least
+
+        κ A / (m² n) + u_i n (1 + z risk(n))
+
+    m being the number of clients: with equal costs, that is the best division of κ A / N + Σ pay. A `stake` below 1
+    lowers κ. Raises `InfeasibleError` if no number of labels is usable.
+    """
+    usable = np.flatnonzero(task.usable)
+    if not len(usable):
+        raise InfeasibleError(_why_none(task))
+    numbers = task.numbers[usable].astype(float)
+    if task.samples.min() < numbers[0]:
+        few = np.flatnonzero(task.samples < numbers[0])
+        raise InfeasibleError(
+            f"client {few[0]} has {task.samples[few[0]]} samples; the fewest labels whose worth can be measured are "
+            f"{int(numbers[0])}: leave out clients with fewer.",
+            tuple(few.tolist()),
+        )
+    price = numbers * (1.0 + task.margin_deviations * task.risk[usable])
+    worth = stake * task.loss_value * max(task.joint_curve, 0.0) / task.count**2 / numbers
+    return _cheapest(numbers, worth, price, task.label_cost, task.samples)
+
+
+def _cheapest(
+    numbers: FloatArray, worth: FloatArray, price: FloatArray, label_cost: FloatArray, samples: IntArray
+) -> FloatArray:
+    """(N,) Of the numbers up to a client's samples, the first with the least worth_n + label_cost price_n.
+
+    numbers, worth, price  (K,) ascending numbers, and their worth, which does not rise
+    label_cost, samples    (N,) samples are at least numbers[0]
+    """
+    if len(label_cost) <= MANY:
+        return _cheapest_of_all(numbers, worth, price, label_cost, samples)
+    labels, unsure = cheapest_by_thresholds(numbers, worth, price, label_cost, samples)
+    for some in np.array_split(unsure, len(unsure) // MANY + 1):
+        labels[some] = _cheapest_of_all(numbers, worth, price, label_cost[some], samples[some])
+    return labels
+
+
+def _cheapest_of_all(
+    numbers: FloatArray, worth: FloatArray, price: FloatArray, label_cost: FloatArray, samples: IntArray
+) -> FloatArray:
+    """`_cheapest` by the costs of all numbers."""
+    total = worth + label_cost[:, None] * price
+    return np.asarray(numbers[np.where(numbers <= samples[:, None], total, np.inf).argmin(axis=1)])
+
+
+def taking_part(task: LabelTask) -> np.ndarray:
+    """Which clients may be worth what they are paid: a mask over clients.
+
+    Her worth is κ (A / (N − n_i) − A / N). From all clients, those are left out whose worth is clearly below their pay,
+    by two standard errors of A; the worst first, a tenth of them at a time (at least one), until none is left out or
+    one client remains.
+    """
+    remaining = before = np.arange(len(task.samples))
+    most = task.loss_value * max(task.joint_curve + CLEAR_ERRORS * task.joint_error, 0.0)
+    while True:
+        here = task.of_clients(remaining)
+        try:
+            labels = best_labels(here)
+        except InfeasibleError:  # with so few others the level is not known well enough
+            if remaining is before:
+                raise
+            remaining = before
+            break
+        total, pay = float(labels.sum()), here.expected_pay(labels)
+        with np.errstate(divide="ignore"):
+            worth = most * (1.0 / (total - labels) - 1.0 / total)
+        short = np.flatnonzero(worth < pay)
+        if not len(short) or len(remaining) == 1:
+            break
+        worst = short[np.argsort((worth - pay)[short], kind="stable")][: max(1, len(short) // 10)]
+        before, remaining = remaining, np.delete(remaining, worst[: len(remaining) - 1])
+    mask = np.zeros(len(task.samples), dtype=bool)
+    mask[remaining] = True
+    return mask
+
+
+def _why_none(task: LabelTask) -> str:
+    """Why no number of labels can be asked for."""
+    first, last = int(task.numbers[0]), int(task.numbers[-1])
+    if not np.isfinite(task.risk).any():
+        return (
+            f"between {first} and {last} labels, the test loss of a model that one client trains alone does not fall "
+            "by more than its error: further labels are worth nothing that can be measured. Ask for fewer (lower "
+            "dataset_size), or give more pilot data (pilot_samples)."
+        )
+    least = float(np.min(1.0 + (task.margin_deviations + CAP_DEVIATIONS) * task.risk))
+    if least > task.most_pay:
+        return (
+            f"label pay would vary so much that its cap had to be {least:.1f} times the cost of labels; most_pay is "
+            f"{task.most_pay:g}. Raise it, or give data on which clients' models are more alike."
+        )
+    return (
+        f"between {first} and {last} labels, the solo loss falls so unevenly that some other number of labels would "
+        "always serve a client better than the one asked for: give more pilot data (pilot_samples)."
+    )

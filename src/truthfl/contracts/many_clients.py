@@ -1,0 +1,127 @@
+"""Keeps plans of very many clients fast; plans of fewer clients do not use it.
+
+It chooses each client's number of labels without trying all numbers for each, and guesses what a budget allows from a
+plan of every n-th client.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from truthfl.contracts.budget import Search
+from truthfl.contracts.contract import PlanInputs
+from truthfl.contracts.setting import Clients, FloatArray, IntArray
+
+MANY = 1 << 14  # clients: labels of more are chosen by thresholds
+MANY_TO_SEARCH, SAMPLE = 1 << 16, 1 << 15  # of so many clients or more, a budget is first searched on a sample
+LEFT = 1e-5  # of the budget may be left over then
+CLOSE = 1e-9  # who is relatively so close to a threshold is decided by computing the costs of all numbers
+SAMPLE_STEPS, GOOD_GUESS, FARTHEST = 20, 1e-4, 100.0
+GUESSES = 7
+FAR_APART = 1e-6  # of two x: the slope between them is known well
+AROUND = 0.02  # around an x, the slope is measured
+
+
+def cheapest_by_thresholds(
+    numbers: FloatArray, worth: FloatArray, price: FloatArray, label_cost: FloatArray, samples: IntArray
+) -> tuple[FloatArray, IntArray]:
+    """The number of labels with the least worth_n + label_cost price_n for each client, and who is too close to call.
+
+    The cost of n labels to a client with label cost u is worth_n + u price_n, a straight line in u for each n. With the
+    numbers in ascending order and worth falling, n is better than all smaller numbers where u is below a threshold; so
+    of the numbers up to their samples, a client gets the largest whose threshold is above their u.
+    """
+    threshold = np.full(len(numbers), np.inf)
+    for k in range(1, len(numbers)):
+        gain, dearer = worth[:k] - worth[k], price[k] - price[:k]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            below = np.where(dearer > 0, gain / dearer, np.where((gain > 0) | (dearer < 0), np.inf, 0.0))
+        threshold[k] = below.min()
+    later = np.append(np.maximum.accumulate(threshold[::-1])[::-1], 0.0)  # the highest from each number on
+    place_of = np.searchsorted(numbers, np.arange(int(numbers[-1]) + 1), side="right") - 1
+    limit = place_of[np.minimum(samples, len(place_of) - 1)]
+    place = np.minimum(len(numbers) - 1 - np.searchsorted(later[-2::-1], label_cost, side="right"), limit)
+    while (below_ := np.flatnonzero(threshold[place] <= label_cost)).size:
+        place[below_] -= 1
+    close = threshold[place] * (1.0 - CLOSE) <= label_cost
+    close |= (later[place + 1] * (1.0 + CLOSE) > label_cost) & (place < limit)
+    return numbers[place], np.flatnonzero(close)
+
+
+def every_nth(inputs: PlanInputs, step: int) -> PlanInputs:
+    """An audition's plan for every n-th client, in which each is asked for what they were asked for among all.
+
+    With m of M clients, that holds if the joint loss falls as A (m/M)² / (labels of all).
+    """
+    whole, measured = inputs.clients, inputs.audition
+    assert measured is not None
+    weight = whole.weight[::step]
+    clients = Clients(
+        weight=weight / weight.sum(),
+        gradient_variance=whole.gradient_variance[::step],
+        sample_cost=whole.sample_cost[::step],
+        labeling_cost=whole.labeling_cost[::step],
+        dataset_size=whole.dataset_size[::step],
+        participation=whole.participation[::step],
+    )
+    own = {name: getattr(measured, name)[::step] for name in ("sampling", "absence", "audition_cost")}
+    curve = measured.joint_curve * (len(clients) / len(whole)) ** 2
+    return replace(inputs, clients=clients, audition=replace(measured, joint_curve=curve, **own))
+
+
+def narrow(search: Search, estimate: Callable[[float], float]) -> None:
+    """Guess where the search will end by a function that is cheap to call and about proportional to the search's.
+
+    The first guess is where it falls to the budget, with the factor between both at 0; the next ones are by its
+    slope there, and by that of the search's function where two places are known that are not too close.
+    """
+    target = search.budget - search.left / 2.0
+    factor = search.first / estimate(0.0)
+    x = _solved(estimate, target / factor)
+    slope = (estimate(x + AROUND) - estimate(x - AROUND)) * factor / (2.0 * AROUND)
+    before = (math.inf, 0.0)
+    for _ in range(GUESSES):
+        if not search.low < x < search.high or slope >= 0.0:
+            return
+        here = (x, search.try_at(x))
+        if search.is_close:
+            return
+        if FAR_APART < abs(x - before[0]) < AROUND:
+            slope = (here[1] - before[1]) / (x - before[0])
+        x, before = x - (here[1] - target) / slope, here
+
+
+def _solved(function: Callable[[float], float], target: float) -> float:
+    """About the x ≥ 0 at which a falling positive function has this value.
+
+    By secants of its logarithm, which is closer to a straight line.
+    """
+
+    def excess(x: float) -> float:
+        return math.log(function(x) / target)
+
+    low, high = 0.0, 1.0
+    over = excess(low)
+    if over <= 0.0:
+        return low
+    under = excess(high)
+    while under > 0.0 and high < FARTHEST:
+        low, high, over = high, 2.0 * high, under
+        under = excess(high)
+    if under > 0.0:
+        return high
+    last, before = (low, over), (high, under)
+    for _ in range(SAMPLE_STEPS):
+        rise = last[1] - before[1]
+        x = last[0] - last[1] * (last[0] - before[0]) / rise if rise else low
+        if not low < x < high:
+            x = (low + high) / 2.0
+        if abs(x - last[0]) <= GOOD_GUESS:
+            return x
+        before, last = last, (x, excess(x))
+        low, high = (x, high) if last[1] > 0.0 else (low, x)
+    return last[0]

@@ -1,0 +1,57 @@
+"""The registry of mechanisms by kind.
+
+Other mechanisms are registered by `register`, or by an installed package under the entry point group
+`truthfl.mechanisms`. Offers contain a kind and never code.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+from truthfl.contracts.audition.pay import Audition
+from truthfl.contracts.baselines import FlatPay, LeaveOneOutPay, PayPerClaimedSample, ShapleySharePay
+from truthfl.contracts.contract import Mechanism
+from truthfl.contracts.lceme.contract import Contract
+from truthfl.errors import InputError
+
+ENTRY_POINTS = "truthfl.mechanisms"
+_BUILT_IN: tuple[type[Mechanism], ...] = (
+    Audition,
+    Contract,
+    FlatPay,
+    PayPerClaimedSample,
+    LeaveOneOutPay,
+    ShapleySharePay,
+)
+_REGISTERED: dict[str, type[Mechanism]] = {mechanism.kind: mechanism for mechanism in _BUILT_IN}
+
+Kind = TypeVar("Kind", bound=type[Mechanism])
+
+
+def register(mechanism: Kind) -> Kind:
+    """Register a mechanism under its kind; usable as a decorator."""
+    registered = _REGISTERED.setdefault(mechanism.kind, mechanism)
+    if registered is not mechanism:
+        raise InputError(f"a mechanism {mechanism.kind!r} is registered already; choose another kind.")
+    return mechanism
+
+
+def unregister(kind: str) -> None:
+    """Remove a mechanism from the registry."""
+    _REGISTERED.pop(kind, None)
+
+
+def find_mechanism(kind: str) -> type[Mechanism]:
+    """The mechanism of this kind."""
+    if kind not in _REGISTERED:
+        for point in entry_points(group=ENTRY_POINTS, name=kind):
+            register(point.load())
+    if kind not in _REGISTERED:
+        raise InputError(f"there is no contract of kind {kind!r}; it must be one of: {', '.join(mechanism_kinds())}.")
+    return _REGISTERED[kind]
+
+
+def mechanism_kinds() -> list[str]:
+    """All kinds that are registered or available by entry points."""
+    return [*_REGISTERED, *(name for name in entry_points(group=ENTRY_POINTS).names if name not in _REGISTERED)]

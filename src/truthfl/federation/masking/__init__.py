@@ -1,0 +1,1 @@
+"""Secure aggregation: the scheme, the server's side and the participant's."""

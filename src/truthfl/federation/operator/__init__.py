@@ -1,0 +1,1 @@
+"""What the operator's commands and page see of a job and do to it."""

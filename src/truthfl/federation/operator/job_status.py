@@ -1,0 +1,471 @@
+"""All that the operator wants to know of one job: from the ledger, and from the running server if there is one.
+
+`StatusReader` is for those who look again and again: it reads new entries only. Every text in a status is plain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from truthfl.federation.operator.job_tally import (
+    ACCEPTED,
+    DECLINED,
+    NO_ANSWER,
+    ClientTally,
+    JobTally,
+    LedgerRow,
+    RefusedReply,
+    RoundPoint,
+)
+from truthfl.federation.operator.live_status import (
+    AUDITIONING,
+    DECIDING,
+    ENROLLING,
+    LABELING,
+    OFFERING,
+    OVER,
+    TESTING,
+    TRAINING,
+    LiveClient,
+    LiveStatus,
+    RoundWaits,
+)
+from truthfl.ledger.book import Ledger
+from truthfl.texts import plain
+
+
+@dataclass(frozen=True)
+class MoneyStatus:
+    """What the job may cost and has cost, in its currency, over the offers that are in force.
+
+    minor_units   how many of them are one unit of the currency
+    has_cap       whether pay has a cap; otherwise `most` is what a perfect model would cost
+    cost          of the work, as the offers suppose it
+    expected      pay if all are honest
+    committed     the part of it that belongs to accepted offers
+    most          of the offers that are open or accepted
+    settled       None before the settlement
+    due, sent, paid, failed   of what is settled, by the state of the payments
+    """
+
+    currency: str
+    minor_units: int
+    has_cap: bool
+    cost: float
+    expected: float
+    committed: float
+    most: float
+    settled: float | None
+    due: float
+    sent: float
+    paid: float
+    failed: float
+
+
+@dataclass(frozen=True)
+class PlanStatus:
+    """The plan behind the offers in force.
+
+    solo_labels, solo_loss   the learning curve: loss of models trained alone on so many labels; empty without audition
+    labels                   asked of all clients together
+    asked                    (labels, batch size, number of clients): who is asked the same, counted
+    worth_of_all             what all work together is worth to the operator; None if the plan does not say
+    """
+
+    version: int
+    contract: str
+    step_size: float
+    expected_loss: float
+    loss_error: float
+    solo_labels: tuple[float, ...]
+    solo_loss: tuple[float, ...]
+    labels: int
+    asked: tuple[tuple[int, int, int], ...]
+    worth_of_all: float | None
+
+
+@dataclass(frozen=True)
+class RoundTimes:
+    """How long rounds took since the server started: how many, all together, and the last ones one by one."""
+
+    count: int
+    seconds: float
+    last: tuple[float, ...]
+
+
+def money_of(tally: JobTally) -> MoneyStatus | None:
+    """The job's money; None before there are offers."""
+    terms, open_clients = tally.terms, _open_clients(tally)
+    if terms is None:
+        return None
+    units = terms.minor_units
+    offers = [client.offer for client in open_clients if client.offer is not None]
+    settlements = [client.settled for client in tally.clients.values() if client.settled is not None]
+    by_state = dict.fromkeys(("due", "sent", "confirmed", "failed"), 0)
+    for client in tally.clients.values():
+        if client.payment is not None and client.payment["state"] in by_state:
+            by_state[client.payment["state"]] += client.payment["amount"]
+    return MoneyStatus(
+        currency=plain(terms.currency),
+        minor_units=units,
+        has_cap=tally.has_cap,
+        cost=sum(offer.cost for offer in offers),
+        expected=sum(offer.expected_pay for offer in offers),
+        committed=sum(one.offer.expected_pay for one in open_clients if one.offer and one.answer == ACCEPTED),
+        most=sum(offer.most for offer in offers),
+        settled=sum(settlements) / units if settlements else None,
+        due=by_state["due"] / units,
+        sent=by_state["sent"] / units,
+        paid=by_state["confirmed"] / units,
+        failed=by_state["failed"] / units,
+    )
+
+
+def plan_of(tally: JobTally) -> PlanStatus | None:
+    """The last plan with its offers; None before there is one."""
+    plan, terms = tally.plan, tally.terms
+    if plan is None or terms is None:
+        return None
+    pairs = sorted((one.offer.labels, one.offer.batch_size) for one in tally.in_force if one.offer is not None)
+    return PlanStatus(
+        version=plan.version,
+        contract=plain(terms.contract),
+        step_size=plan.step_size,
+        expected_loss=plan.expected_loss,
+        loss_error=plan.loss_error,
+        solo_labels=plan.solo_labels,
+        solo_loss=plan.solo_loss,
+        labels=sum(labels for labels, _ in pairs),
+        asked=tuple((*pair, len(list(same))) for pair, same in groupby(pairs)),
+        worth_of_all=plan.worth_of_all,
+    )
+
+
+def worth_by_client(tally: JobTally) -> dict[str, float]:
+    """By name: what the plan measured each client's work to be worth; empty in ledgers that do not say it."""
+    worth = () if tally.plan is None else tally.plan.worth
+    names = [client.name for client in tally.in_force]
+    return dict(zip(names, worth, strict=True)) if len(worth) == len(names) else {}
+
+
+def times_of(live: LiveStatus | None) -> RoundTimes:
+    """The times of rounds that the server wrote down."""
+    if live is None:
+        return RoundTimes(0, 0.0, ())
+    return RoundTimes(live.rounds_timed, live.seconds_in_rounds, tuple(live.round_seconds))
+
+
+def _open_clients(tally: JobTally) -> list[ClientTally]:
+    """Those whose offers are open or accepted."""
+    return [client for client in tally.in_force if client.answer in (None, ACCEPTED)]
+
+
+@dataclass(frozen=True)
+class ParticipantStatus:
+    """One client of the job; money is in the job's currency.
+
+    state             in a word or two, as `STATES`
+    reason            why she is left out, held, stopped or removed; "" otherwise
+    invited_until     when the invitation expires that she has not used yet; None if she has none
+    samples           that she enrolled with; None before
+    connected         None if no server runs
+    answer            accepted, declined, or no answer in time; None before
+    labels_done       None if it is not known
+    solo_loss, passed of the audition; None before or without one
+    refused, refusals how many of her replies were not taken, and the last ones
+    cost              of her work, as her offer supposes it
+    expected_pay      if all are honest
+    most_pay          the cap; without one, what a perfect model would pay
+    worth             of her work to the operator, measured on pilot data
+    settled_pay       None before the settlement
+    payment           due, sent, confirmed, failed or not due; None before the settlement
+    """
+
+    name: str
+    state: str
+    reason: str
+    invited_until: str | None
+    samples: int | None
+    connected: bool | None
+    last_seen: str | None
+    reply_seconds: float | None
+    answer: str | None
+    labels_asked: int | None
+    labels_done: int | None
+    batch_size: int | None
+    solo_loss: float | None
+    passed: bool | None
+    rounds_asked: int
+    rounds_delivered: int
+    refused: int
+    refusals: tuple[RefusedReply, ...]
+    cost: float | None
+    expected_pay: float | None
+    most_pay: float | None
+    worth: float | None
+    settled_pay: float | None
+    payment: str | None
+
+
+AWAITED, INVITED, ADMITTED, ABSENT = "awaited", "invited", "admitted", "absent"  # of who has not enrolled
+STATES = (
+    AWAITED,
+    INVITED,
+    ADMITTED,
+    ABSENT,
+    "enrolled",
+    "offered",
+    "labeling",
+    "auditioning",
+    "held",
+    "passed",
+    "training",
+    "settled",
+    DECLINED,
+    NO_ANSWER,
+    "left out",
+    "stopped",
+    "removed",
+)
+
+
+def participants_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> tuple[ParticipantStatus, ...]:
+    """All clients of the job, in its order."""
+    worth = worth_by_client(tally)
+    seen = {} if live is None else live.clients
+    return tuple(
+        _participant(tally, client, seen.get(client.name), worth.get(client.name), running=running)
+        for client in tally.clients.values()
+    )
+
+
+def _participant(
+    tally: JobTally, client: ClientTally, live: LiveClient | None, worth: float | None, *, running: bool
+) -> ParticipantStatus:
+    asked, delivered = rounds_of(tally, client)
+    offer, audition = client.offer, client.audition
+    units = 1 if tally.terms is None else tally.terms.minor_units
+    state, reason = _state(tally, client)
+    return ParticipantStatus(
+        name=plain(client.name),
+        state=state,
+        reason=plain(reason),
+        invited_until=client.invited_until if state == INVITED else None,
+        samples=client.samples,
+        connected=(live is not None and live.connected) if running else None,
+        last_seen=None if live is None else live.last_seen,
+        reply_seconds=None if live is None else live.reply_seconds,
+        answer=client.answer,
+        labels_asked=None if offer is None else offer.labels,
+        labels_done=_labels_done(client, live, delivered),
+        batch_size=None if offer is None else offer.batch_size,
+        solo_loss=None if audition is None else audition["solo_loss"],
+        passed=None if audition is None else audition["passed"],
+        rounds_asked=asked,
+        rounds_delivered=delivered,
+        refused=client.refused,
+        refusals=tuple(reversed(client.refusals)),
+        cost=None if offer is None else offer.cost,
+        expected_pay=None if offer is None else offer.expected_pay,
+        most_pay=None if offer is None else offer.most,
+        worth=worth,
+        settled_pay=None if client.settled is None else client.settled / units,
+        payment=None if client.payment is None else plain(client.payment["state"]),
+    )
+
+
+def rounds_of(tally: JobTally, client: ClientTally) -> tuple[int, int]:
+    """The number of rounds in which she was asked for a report, and of those in which hers was taken."""
+    taking_part = client.version == tally.version and client.takes_part
+    asked = client.asked_listed + (tally.all_asked if taking_part else 0)
+    return asked, max(asked - client.missing, 0)
+
+
+def _labels_done(client: ClientTally, live: LiveClient | None, delivered: int) -> int | None:
+    """What the server was told, or all if she has worked with them."""
+    if client.offer is None:
+        return None
+    if client.committed or delivered > 0:
+        return client.offer.labels
+    return None if live is None else live.labeled
+
+
+def _state(tally: JobTally, client: ClientTally) -> tuple[str, str]:
+    """Her state, and the reason if it is one that ends her part."""
+    if client.name in tally.commands.removed:
+        return "removed", tally.commands.removed[client.name]
+    if client.audition is None and client.held is not None:
+        return "held", client.held
+    if client.audition is not None and not client.audition["passed"]:
+        return "stopped", client.audition["reason"]
+    if client.left_out is not None:
+        return "left out", client.left_out
+    if client.answer in (DECLINED, NO_ANSWER):
+        return client.answer, ""
+    if client.settled is not None:
+        return "settled", ""
+    if client.answer == ACCEPTED and client.version == tally.version:
+        return _working_state(tally, client), ""
+    if client.offer is not None:
+        return "offered", ""
+    return ("enrolled" if client.samples is not None else _state_before(tally, client)), ""
+
+
+def _state_before(tally: JobTally, client: ClientTally) -> str:
+    """Where somebody is who has not enrolled; when offers are made without her, she is absent."""
+    if tally.version:
+        return ABSENT
+    return ADMITTED if client.admitted else AWAITED if client.invited_until is None else INVITED
+
+
+def _working_state(tally: JobTally, client: ClientTally) -> str:
+    """What somebody with a contract is at."""
+    if "start" in tally.last_at:
+        return "training"
+    if client.audition is not None:
+        return "passed"
+    return "auditioning" if client.committed else "labeling"
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """One job, as it is now. Times are ISO 8601 in UTC.
+
+    waits           for whom the round waits, once that takes longer than usual; None if for nobody
+    running         whether a server runs this job
+    address         HOST:PORT that participants use; "" unless it runs
+    stage, since    which stage it is in, or was left in, and since when
+    deadline        when the server stops waiting in this stage; None if it does not wait or does not run
+    ended           why the operator ended the job; None unless she did
+    rounds_planned  None before there are offers
+    test            loss, accuracy and number of samples of the final test
+    without_receipt names of those whose receipt is made and whose nodes have not said that they keep it
+    refused_at      by stage: how many replies were not taken
+    strangers       nodes that were not taken in
+    connections     from which addresses nobody was let in, and why
+    rows, last_row  the ledger's last entries of this job, latest first, and the last one's number
+    unreadable_rows how many entries of the job truthfl did not write
+    """
+
+    job: str
+    running: bool
+    address: str
+    stage: str
+    since: str | None
+    deadline: str | None
+    paused: bool
+    ended: str | None
+    participants: tuple[ParticipantStatus, ...]
+    rounds: tuple[RoundPoint, ...]
+    rounds_planned: int | None
+    reports_missing: int
+    waits: RoundWaits | None
+    round_times: RoundTimes
+    test: dict[str, Any] | None
+    without_receipt: tuple[str, ...]
+    money: MoneyStatus | None
+    plan: PlanStatus | None
+    refused_at: dict[str, int]
+    strangers: tuple[RefusedReply, ...]
+    connections: tuple[RefusedReply, ...]
+    rows: tuple[LedgerRow, ...]
+    last_row: int
+    unreadable_rows: int
+
+    @property
+    def is_over(self) -> bool:
+        return self.stage == OVER
+
+
+class StatusReader:
+    """Reads the status of one job again and again; each time, the entries that were written since."""
+
+    def __init__(self, ledger: Ledger, job: str) -> None:
+        self.ledger = ledger
+        self.tally = JobTally(job)
+        self._known: tuple[object, JobStatus] | None = None
+
+    def read(self, live: LiveStatus | None = None) -> JobStatus:
+        """The status now; the same object as before if nothing has changed."""
+        for entry in self.ledger.entries(self.tally.job, after=self.tally.last):
+            self.tally.add(entry)
+        own = live if live is not None and live.job == self.tally.job else None
+        running = own is not None and own.is_current
+        self.tally.unsigned = self.ledger.unsigned(self.tally.job)
+        seen = (self.tally.last, self.tally.unsigned, running, None if own is None else replace(own, at=""))
+        if self._known is None or self._known[0] != seen:
+            self._known = (seen, status_of(self.tally, own, running=running))
+        return self._known[1]
+
+
+def status_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> JobStatus:
+    """The status from these entries and the server's own."""
+    stage, since = recorded_stage(tally)
+    if running and live is not None and stage != OVER:
+        stage, since = plain(live.stage), live.stage_since
+    running = running and stage != OVER
+    here = live if running else None
+    return JobStatus(
+        job=plain(tally.job),
+        running=running,
+        address="" if here is None else plain(here.address),
+        stage=stage,
+        since=since,
+        deadline=None if here is None else here.deadline,
+        paused=(tally.commands.paused if here is None else here.paused) and stage != OVER,
+        ended=None if tally.commands.ended is None else plain(tally.commands.ended.why or "no reason given"),
+        participants=participants_of(tally, live, running=running),
+        rounds=tuple(tally.rounds),
+        rounds_planned=None if tally.terms is None else tally.terms.rounds,
+        reports_missing=tally.reports_missing,
+        waits=None if here is None or here.waits is None else _plain_waits(here.waits),
+        round_times=times_of(live),
+        test=tally.test,
+        without_receipt=tuple(plain(one.name) for one in tally.clients.values() if one.receipt and not one.has_receipt),
+        money=money_of(tally),
+        plan=plan_of(tally),
+        refused_at=dict(tally.refused_at),
+        strangers=tuple(reversed(tally.strangers)),
+        connections=_refused_connections(live),
+        rows=tuple(reversed(tally.rows)),
+        last_row=tally.last,
+        unreadable_rows=tally.unreadable + tally.unsigned,
+    )
+
+
+def recorded_stage(tally: JobTally) -> tuple[str, str | None]:
+    """The stage that the ledger's entries have reached, and since when."""
+    in_force, at = tally.in_force, tally.last_at
+    agreed = bool(in_force) and all(client.answer == ACCEPTED for client in in_force)
+    if tally.commands.ended is not None and not agreed:  # there is nothing to settle
+        return OVER, tally.commands.ended.at
+    if in_force and all(client.receipt for client in in_force):
+        return OVER, at["receipt"]
+    if tally.terms is not None and "round" in at and len(tally.rounds) >= tally.terms.rounds:
+        return TESTING, at["round"]
+    for kind, stage in (
+        ("ended", TESTING),
+        ("test", TESTING),
+        ("final", TESTING),
+        ("start", TRAINING),
+        ("hold", DECIDING),
+        ("commitment", AUDITIONING),
+    ):
+        if kind in at:
+            return stage, tally.first_at[kind]
+    if agreed:
+        return LABELING, at["answer"]
+    if "offer" in at:
+        return OFFERING, at["offer"]
+    return ENROLLING, at.get("job")
+
+
+def _plain_waits(waits: RoundWaits) -> RoundWaits:
+    return replace(waits, names=tuple(map(plain, waits.names)), at=plain(waits.at), until=plain(waits.until))
+
+
+def _refused_connections(live: LiveStatus | None) -> tuple[RefusedReply, ...]:
+    refused = () if live is None else tuple(reversed(live.refused_connections))
+    return tuple(RefusedReply(one.at, "connection", None, plain(one.address), plain(one.reason)) for one in refused)

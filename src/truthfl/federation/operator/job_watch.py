@@ -1,0 +1,103 @@
+"""Watch a job from another process than its server's, by the operator's folder: ledger, live status, waiting plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from truthfl.errors import InputError, ServiceError
+from truthfl.federation.operator.approval import PlanSummary, is_answered, shown_plan
+from truthfl.federation.operator.job_status import JobStatus, StatusReader
+from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address
+from truthfl.federation.operator.live_status import APPROVING, LiveStatus, read_live_status, read_serving
+from truthfl.ledger.book import Ledger, open_for_reading
+from truthfl.ledger.signing import read_public_line
+
+OWN_LEDGER = "ledger.db"
+
+
+class JobWatch:
+    """One job of an operator's folder. Threads may share one, if they call `read` one at a time."""
+
+    def __init__(self, folder: Path, ledger: Ledger, job: str) -> None:
+        self.folder, self.ledger, self.job = folder, ledger, job
+        self._reader = StatusReader(ledger, job)
+
+    def read(self) -> JobStatus:
+        """The status now; the same object as before if nothing has changed."""
+        return self._reader.read(self.live())
+
+    @property
+    def operator_key(self) -> str:
+        """The public key whose commands the job's server obeys; "" before the job has begun."""
+        return self._reader.tally.operator_key
+
+    def live(self) -> LiveStatus | None:
+        """What the server wrote last; None if there is nothing."""
+        return read_live_status(self.folder)
+
+    def waiting_plan(self) -> PlanSummary | None:
+        """The plan that the server waits with until the operator approves it; None if there is none."""
+        live = self.live()
+        if live is None or live.job != self.job or live.stage != APPROVING or not live.is_current:
+            return None
+        try:
+            plan = shown_plan(self.folder)
+            return None if plan is None or is_answered(self.folder, plan) else plan
+        except (InputError, OSError, KeyError, TypeError):
+            return None
+
+
+@contextmanager
+def job_watch(folder: Path, ledger_address: str | None = None, job: str | None = None) -> Iterator[JobWatch]:
+    """Watch this job; by default, the one that the folder's server was last started for, or the ledger's last.
+
+    Who gives the ledger's address and the job, as its server's own process does, may watch a job that has not begun.
+    """
+    with open_for_reading(ledger_address or ledger_address_of(folder), operator_of(folder)) as ledger:
+        known = job is not None and ledger_address is not None
+        yield JobWatch(folder, ledger, job if job is not None and known else _chosen(ledger, job, folder))
+
+
+def operator_of(folder: Path) -> str | None:
+    """The public key of the operator of this folder; None if it is not there, or cannot be read."""
+    serving = read_serving(folder)
+    key = folder / "operator" if serving is None or not serving.key else Path(serving.key)
+    try:
+        return read_public_line(key.with_name(f"{key.name}.pub"))
+    except InputError:
+        return None
+
+
+def ledger_address_of(folder: Path) -> str:
+    """The address of the ledger of the jobs in this folder; of simulated ones, the file in it."""
+    try:
+        names = set(os.listdir(folder))
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} is not there; name the folder of truthfl serve or truthfl run with --out."
+        ) from None
+    except NotADirectoryError:
+        raise InputError(f"{folder} is no folder; name that of truthfl serve or truthfl run with --out.") from None
+    except PermissionError:
+        raise ServiceError(f"{folder} can be read by its owner alone; run this under the operator's account.") from None
+    except OSError as error:
+        raise ServiceError(f"{folder} cannot be read: {error.strerror}.") from None
+    if LEDGER_ADDRESS in names:
+        return kept_ledger_address(folder)
+    if OWN_LEDGER in names:
+        return str(folder / OWN_LEDGER)
+    raise InputError(f"{folder} has no job yet; truthfl serve and truthfl run put one there.")
+
+
+def _chosen(ledger: Ledger, job: str | None, folder: Path) -> str:
+    """The job that was named, or the folder's last; other operators may write to the same ledger."""
+    jobs, serving = ledger.jobs(), read_serving(folder)
+    last = serving.job if serving is not None else jobs[-1] if jobs else None
+    chosen = last if job is None else job
+    if chosen is None or chosen not in jobs:
+        wanted = f"{folder} has no job in it yet" if job is None else f"job is {job!r}, which is not in it"
+        raise InputError(f"{ledger.name}: {wanted}; it has {', '.join(jobs) or 'none'}.")
+    return chosen

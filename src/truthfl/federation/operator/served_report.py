@@ -1,0 +1,176 @@
+"""The results of a job that was served: table, sentences, curve, HTML report."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from truthfl.federation.protocol.offers import left_out_of
+from truthfl.files import write_file
+from truthfl.ledger.entry import Entry
+from truthfl.ledger.job_view import JobView, unseen_names, unseen_sentence
+from truthfl.ledger.settlement import Settled, read_settlement
+from truthfl.reporting.figure import Figure, Panel, Series, figure_csv
+from truthfl.reporting.plots import figure_pictures, panel_svg
+from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
+
+FILES = ("training.png", "training.svg", "training.csv")
+
+
+def evaluations(view: JobView) -> list[dict[str, Any]]:
+    """Rounds after which the model was evaluated; without rounds, the test of the model from which training starts."""
+    assert view.test is not None
+    evaluated = [entry.document for entry in view.rounds if "loss" in entry.document]
+    return evaluated or [{"round": 0} | view.test.document]
+
+
+def training_figure(view: JobView) -> Figure:
+    """A figure of test loss and accuracy by round."""
+    evaluated = evaluations(view)
+    rounds = tuple(float(one["round"]) for one in evaluated)
+
+    def line(title: str, label: str, values: tuple[float, ...]) -> Panel:
+        return Panel(title, "round", label, (Series("this job", rounds, values, values, values),))
+
+    return Figure(
+        number=1,
+        title="Training",
+        caption="Loss and accuracy of the common model on the test set, round by round.",
+        panels=(
+            line("Test loss", "loss (nats per sample)", tuple(one["loss"] for one in evaluated)),
+            line("Accuracy", "share of test samples", tuple(one["accuracy"] for one in evaluated)),
+        ),
+    )
+
+
+def write_training_plot(view: JobView, folder: Path, *more_files: str) -> Plot:
+    """Write the figure to files in this folder; return it as a part of a report that links them and `more_files`."""
+    figure = training_figure(view)
+    png, svg = figure_pictures(figure)
+    for name, content in zip(FILES, (png, svg.encode(), figure_csv(figure).encode()), strict=True):
+        write_file(folder / name, content)
+    panels = [panel_svg(panel, f"run{number}") for number, panel in enumerate(figure.panels)]
+    return Plot(panels, figure.caption, (*FILES, *more_files))
+
+
+COLUMNS = ("client", "labels", "rounds", "for labels", "computing", "pay", "cost", "expected pay")
+COLUMNS_WITHOUT_AUDITION = ("client", "labels", "rounds", "pay", "cost", "expected pay")
+
+
+def columns(view: JobView) -> tuple[str, ...]:
+    """The columns of `client_rows`."""
+    assert view.agreement is not None
+    return COLUMNS if view.agreement.terms.has_audition else COLUMNS_WITHOUT_AUDITION
+
+
+def client_rows(view: JobView) -> list[list[str]]:
+    """One row of cells per client with an offer, and a row with totals. Cost is what the offer takes it to be."""
+    assert view.agreement is not None
+    terms, sums = view.agreement.terms, [0.0] * 5
+    rows = []
+    for offer in view.agreement.offers:
+        settled = read_settlement(view.settlements[offer.client.name])
+        money = [*_parts(settled), settled.pay / terms.minor_units, offer.cost, offer.expected_pay]
+        sums = [total + value for total, value in zip(sums, money, strict=True)]
+        rounds = f"{settled.delivered} of {settled.asked}"
+        rows.append([offer.client.name, str(offer.client.samples), rounds, *(f"{value:,.2f}" for value in money)])
+    rows.append(["total", str(sum(offer.client.samples for offer in view.agreement.offers)), ""])
+    rows[-1] += [f"{total:,.2f}" for total in sums]
+    return rows if terms.has_audition else [[*row[:3], *row[5:]] for row in rows]
+
+
+def summary_sentences(view: JobView) -> list[str]:
+    """The result, the money, how long it took, who was stopped, left, or was not asked, and on whom nobody decided."""
+    if view.agreement is None or view.test is None:
+        return [f"Job {view.name} was ended before there was a contract; nobody is paid."]
+    terms = view.agreement.terms
+    paid = sum(entry.document["pay"] for entry in view.settlements.values()) / terms.minor_units
+    expected = sum(offer.expected_pay for offer in view.agreement.offers)
+    accuracy = view.test.document["accuracy"]
+    sentences = [
+        f"Test loss {view.test.document['loss']:.4f}; {terms.expected_loss:.4f} was expected of all honest work."
+        + ("" if accuracy is None else f" Accuracy {accuracy:.1%}."),
+        f"You pay {paid:,.2f} {terms.currency} in all; {expected:,.2f} was expected.",
+        _times(view),
+    ]
+    if view.ended is not None:
+        rounds = f"{len(view.rounds)} of {terms.rounds} rounds"
+        sentences.append(f"The job was ended after {rounds}; what was delivered is paid.")
+    if view.lost_round is not None:
+        sentences.append(
+            f"The model is lost, for round {view.lost_round} could not be repeated; tested is the one before it, and "
+            "computing is paid as at the expected loss."
+        )
+    for name, entry in view.auditions.items():
+        if not entry.document["passed"]:
+            sentences.append(f"{name} was stopped at the audition. {entry.document['reason']}")
+    sentences += [unseen_sentence(view.name, name) for name in unseen_names(view)]
+    for offer in view.agreement.offers:
+        name, asked = offer.client.name, view.asked[offer.client.name]
+        if view.delivered[name] < asked:
+            sentences.append(f"{name} delivered {view.delivered[name]} of {asked} rounds: {_last_refusal(view, name)}.")
+    for name, reason in left_out_of(view.plans[-1].document).items():
+        sentences.append(f"Not asked: {name}; {reason}.")
+    return sentences
+
+
+def write_served_report(view: JobView, folder: Path, command: str, version: str) -> Path | None:
+    """Write report.html and the curve's files to a folder of the job's own; return the report's path.
+
+    None if there was no contract, so that there is nothing to report.
+    """
+    if view.agreement is None or view.test is None:
+        return None
+    place = folder / "reports" / view.name
+    sentences = summary_sentences(view)
+    report = Report(
+        f"Job {view.name}",
+        sentences[0],
+        [
+            Section("Work and pay", [Table(columns(view), client_rows(view)), *map(Paragraph, sentences[1:])]),
+            Section("Training", [write_training_plot(view, place)]),
+            Section("How this was made", [Table(("what", "value"), [("command", command), ("truthfl", version)])]),
+        ],
+    )
+    write_file(place / "report.html", page(report))
+    return place / "report.html"
+
+
+def _parts(settled: Settled) -> tuple[float, float]:
+    """Pay for labels and for computing; 0 under a contract without an audition."""
+    return settled.label_pay or 0.0, settled.computing_pay or 0.0
+
+
+def _times(view: JobView) -> str:
+    """When it began and ended, and how long the rounds took."""
+    assert view.job is not None and view.test is not None  # noqa: PT018
+    begun, over = _time(view.job), _time(view.test)
+    sentence = f"Begun {_local(begun)}, tested {_local(over)}, {_duration((over - begun).total_seconds())} in all"
+    if view.rounds and view.starts:
+        rounds = (_time(view.rounds[-1]) - _time(view.starts[0])).total_seconds()
+        sentence += f", of which {_duration(rounds)} for {len(view.rounds)} rounds"
+    return f"{sentence}."
+
+
+def _last_refusal(view: JobView, name: str) -> str:
+    reasons = [reason for (client, _), reason in view.round_refusals.items() if client == name]
+    return reasons[-1] if reasons else "she was not there"
+
+
+def _time(entry: Entry) -> datetime:
+    return datetime.fromisoformat(entry.at)
+
+
+def _local(time: datetime) -> str:
+    return f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60.0)
+    hours, minutes = divmod(int(minutes), 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    if minutes:
+        return f"{minutes} min {rest:.0f} s"
+    return f"{rest:.1f} s" if rest >= 1.0 else f"{rest:.2f} s"

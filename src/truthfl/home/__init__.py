@@ -1,0 +1,1 @@
+"""A participant's folder: documents, records of what was sent and received, state of the node."""

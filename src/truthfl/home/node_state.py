@@ -1,0 +1,260 @@
+"""What the server last told a participant's node, and whether the node reaches it, in files that the page reads.
+
+The server says how many seconds are left, and the end is kept by her own computer's clock, so that the two clocks need
+not agree.
+
+The file is written when that changes, and every two seconds, so that one who reads it knows whether the node still
+runs. A page that reads it says so by the time of another file: only then the node asks the server every moment whether
+it answers.
+
+A model is found by its digest, which stands in the record of its round. A new one is written over the slot that does
+not have the last: a crash before its round is recorded loses nothing, and no file is made in every round.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import time
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from truthfl.errors import InputError, ServiceError, TruthflError
+from truthfl.files import PRIVATE_FILE_MODE, write_file
+from truthfl.ledger.canonical import canonical_bytes, read_document
+
+STAGES = "stages"
+LABELING, LABELED, AUDITIONING, STOPPED = "labeling", "labeled", "auditioning", "stopped"
+LONGEST_SECONDS = 10 * 366 * 86_400  # a longer wait is none
+SAME_SECONDS = 1.0  # ends that differ by less are the same
+
+
+@dataclass(frozen=True)
+class ServerStage:
+    """The server's stage, as one participant's node knows it; times are seconds since 1970 by her clock.
+
+    stage      "labeling": it waits for her labels; "labeled": for those of the others; "auditioning": for the models
+               trained alone; "stopped": it asks her for nothing more
+    until      when it stops waiting; None if it did not say
+    paused_at  since when the operator pauses the job; None if it is not paused
+    """
+
+    stage: str
+    until: float | None = None
+    paused_at: float | None = None
+
+    def seconds_left(self, now: float) -> float | None:
+        """How long the server still waits; while the job is paused, no time passes."""
+        return None if self.until is None else max(self.until - (self.paused_at or now), 0.0)
+
+
+def note_stage(home: Path, offer_hash: str, stage: str, seconds_left: object = None) -> None:
+    """Write that the server is in this stage; `seconds_left` is what it says, which is not trusted."""
+    sound = type(seconds_left) in (int, float) and 0 <= seconds_left <= LONGEST_SECONDS  # type: ignore[operator]
+    until = time.time() + float(seconds_left) if sound else None  # type: ignore[arg-type]
+    found, known = ServerStage(stage, until), read_stage(home, offer_hash)
+    if known is None or not _same(known, found):
+        _write(home, offer_hash, found)
+
+
+def note_pause(home: Path, offer_hash: str, *, paused: bool) -> None:
+    """Write that the operator paused the job, or resumed it: then the server waits longer by the pause."""
+    known, now = read_stage(home, offer_hash), time.time()
+    if known is None or paused == (known.paused_at is not None):
+        return
+    if paused:
+        _write(home, offer_hash, replace(known, paused_at=now))
+        return
+    later = now - (known.paused_at or now)
+    _write(home, offer_hash, replace(known, paused_at=None, until=None if known.until is None else known.until + later))
+
+
+def read_stage(home: Path, offer_hash: str) -> ServerStage | None:
+    """What was written last under this offer; None if nothing was, or if it cannot be read."""
+    path = _path(home, offer_hash)
+    try:
+        return ServerStage(**read_document(path.read_bytes(), str(path)))
+    except (FileNotFoundError, TypeError, InputError):
+        return None
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _same(one: ServerStage, other: ServerStage) -> bool:
+    if (one.stage, one.paused_at) != (other.stage, other.paused_at):
+        return False
+    return math.isclose(one.until or 0.0, other.until or 0.0, rel_tol=0.0, abs_tol=SAME_SECONDS)
+
+
+def _write(home: Path, offer_hash: str, stage: ServerStage) -> None:
+    write_file(_path(home, offer_hash), canonical_bytes(asdict(stage)), sync=False)
+
+
+def _path(home: Path, offer_hash: str) -> Path:
+    """The file of this offer; the hash comes from the server and must not name another folder."""
+    if not (offer_hash.isascii() and offer_hash.isalnum()):
+        raise InputError("this is no hash of an offer.")
+    return home / STAGES / f"{offer_hash}.json"
+
+
+FOLDER, FILE_NAME, READ_FILE_NAME = "state", "connection.json", "connection_read"
+SECONDS_BETWEEN_SIGNS = 2.0
+STALE_SECONDS = 6.0
+CONNECTED, LOST, ENDED = "connected", "lost", "ended"
+BRIEF_SECONDS = 0.4  # a connection that is closed and opened again is not lost
+READ_SECONDS = 5.0  # after a reading, a page is taken to be looked at for so long
+
+
+class NodeState(NamedTuple):
+    """The content of the file; times are seconds since 1970.
+
+    connected  whether the server was reached when it was last tried
+    since      since when
+    at         when this was written
+    """
+
+    connected: bool
+    since: float
+    at: float
+
+    def in_words(self, now: float) -> str:
+        """ "connected", "lost", or "ended" if the node does not run any more."""
+        if now - self.at > STALE_SECONDS:
+            return ENDED
+        return CONNECTED if self.connected or now - self.since < BRIEF_SECONDS else LOST
+
+
+class ConnectionFile:
+    """Writes the file while its context is open, and removes it then. Any thread may call `note`."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / FOLDER / FILE_NAME
+        self._connected, self._since = False, time.time()
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._write_signs, name="truthfl connection", daemon=True)
+
+    def __enter__(self) -> ConnectionFile:
+        self._write()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.path.unlink(missing_ok=True)
+        (self.path.parent / READ_FILE_NAME).unlink(missing_ok=True)
+
+    def note(self, connected: bool, seconds_ago: float = 0.0) -> None:
+        """Note whether the server was reached, now or so many seconds ago."""
+        if connected == self._connected or self._ended.is_set():
+            return
+        self._connected, self._since = connected, time.time() - seconds_ago
+        self._write()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a page is looked at that shows the connection."""
+        try:
+            return time.time() - (self.path.parent / READ_FILE_NAME).stat().st_mtime < READ_SECONDS
+        except OSError:
+            return False
+
+    def _write_signs(self) -> None:
+        while not self._ended.wait(SECONDS_BETWEEN_SIGNS):
+            self._write()
+
+    def _write(self) -> None:
+        """Write the file; that it cannot be written, as on a full disk, ends no job."""
+        with self._lock:
+            state = NodeState(self._connected, self._since, time.time())
+            try:
+                write_file(self.path, json.dumps(state._asdict()), private=True, sync=False)
+            except TruthflError:
+                return
+
+
+def read_connection(home: Path) -> NodeState | None:
+    """What the node in this folder wrote last, which learns that it is read; None if none runs or ran to its end."""
+    try:
+        state = NodeState(**json.loads((home / FOLDER / FILE_NAME).read_bytes()))
+        (home / FOLDER / READ_FILE_NAME).touch(mode=0o600)
+        return state
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+MODELS_IN_MEMORY = 2  # for all offers of this process together
+
+_in_memory: tuple[tuple[str, bytes], ...] = ()  # digests and models, the newest first
+
+
+class ModelSlots:
+    """The file of one offer, for models of one size; whoever uses it has locked the offer's rounds."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._handle: int | None = None
+        self._found: tuple[str, int] | None = None  # the digest of the model that was found or written last, its slot
+
+    def model(self, digest: str, size: int) -> bytes | None:
+        """The model of this digest and number of bytes; None if neither slot has it."""
+        kept = _remembered(digest)
+        if kept is None:
+            slot = self._slot_of(digest, size)
+            kept = None if slot is None else self._read(slot, size)
+            if kept is not None:
+                _remember(digest, kept)
+        return kept
+
+    def keep(self, digest: str, model: memoryview, last: str | None) -> None:
+        """Write a model; that of the digest `last` stays in the other slot."""
+        slot = None if last is None else self._slot_of(last, model.nbytes)
+        if digest == last and slot is not None:
+            return
+        free = 0 if slot is None else 1 - slot
+        try:
+            written = os.pwrite(self._opened(), model, free * model.nbytes)
+        except OSError as error:
+            raise ServiceError(f"{self._path} cannot be written: {error.strerror}.") from None
+        if written != model.nbytes:
+            raise ServiceError(f"{self._path} cannot be written: there is no room for all of it.")
+        self._found = digest, free
+        if _remembered(digest) is None:
+            _remember(digest, model.tobytes())
+
+    def close(self) -> None:
+        """Close the file and forget which slot has which model; it is opened again when it is needed."""
+        if self._handle is not None:
+            os.close(self._handle)
+        self._handle = self._found = None
+
+    def _slot_of(self, digest: str, size: int) -> int | None:
+        if self._found is None or self._found[0] != digest:
+            slots = (slot for slot in (0, 1) if sha256(self._read(slot, size)).hexdigest() == digest)
+            slot = next(slots, None)
+            self._found = None if slot is None else (digest, slot)
+        return None if self._found is None else self._found[1]
+
+    def _read(self, slot: int, size: int) -> bytes:
+        try:
+            return os.pread(self._opened(), size, slot * size)
+        except OSError as error:
+            raise ServiceError(f"{self._path} cannot be read: {error.strerror}.") from None
+
+    def _opened(self) -> int:
+        if self._handle is None:
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE_MODE)
+        return self._handle
+
+
+def _remembered(digest: str) -> bytes | None:
+    return next((model for one, model in _in_memory if one == digest), None)
+
+
+def _remember(digest: str, model: bytes) -> None:
+    global _in_memory  # replaced as a whole, so that threads see a whole one
+    _in_memory = ((digest, model), *_in_memory)[:MODELS_IN_MEMORY]

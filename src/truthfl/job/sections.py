@@ -1,0 +1,446 @@
+"""Sections of a job file: [clients], [task], [privacy], [server] and [contract].
+
+They are checked when a job is read, before anything is trained or written. A job without data has no such limits: its
+plan takes as long for any number of rounds.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from truthfl.contracts.audition.plan import MOST_PAY
+from truthfl.contracts.contract import Mechanism
+from truthfl.contracts.lceme.loss_model import paper_bound, sound_bound
+from truthfl.contracts.lceme.private_costs import CostDistribution, VirtualCost
+from truthfl.contracts.payoff import WARN_PAY_OVER_COST, WARN_PAY_OVER_WORTH, WarnFactors
+from truthfl.contracts.registry import find_mechanism
+from truthfl.contracts.setting import FloatArray, client_array, client_whole_numbers, names, number, whole_number
+from truthfl.errors import InputError
+from truthfl.instructions import SECONDS_A_LABEL
+from truthfl.learning.people.behaviour import Behaviour
+from truthfl.learning.people.behaviours import behaviour as known_behaviour
+from truthfl.learning.tasks.task import Task
+from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice, task_choice
+from truthfl.learning.training.aggregation import MEAN, is_own, require_aggregation
+from truthfl.texts import LONGEST_PAYMENT_NOTE, is_plain, plain
+
+if TYPE_CHECKING:
+    from truthfl.job.jobs import DataJob
+
+
+YEAR = 366 * 86_400
+SECONDS = ("enrol_seconds", "answer_seconds", "label_seconds", "audition_seconds", "round_seconds")
+
+
+@dataclass(frozen=True)
+class SizeLimit:
+    """The largest value of a field, and why there is a limit."""
+
+    field: str
+    largest: int
+    reason: str
+
+
+CLIENTS = SizeLimit("[clients] name", 10_000, "each is a node that the server asks, and has rows of the ledger")
+SAMPLES = SizeLimit(
+    "[clients] dataset_size", 10_000_000, "a simulation holds a copy of all clients' samples, 8 GB of MNIST pictures"
+)
+PILOT = SizeLimit("[data] pilot_samples", 10_000_000, "they are held in memory")
+TEST_SET = SizeLimit("[data] test_samples", 10_000_000, "they are held in memory")
+TEST_DRAWS = SizeLimit(
+    "[server] test_samples", 10_000_000, "all draws are tested at once, in 2 GB of memory with pictures of 8×8 pixels"
+)
+ROUNDS = SizeLimit("[training] rounds", 100_000, "each is a row of the ledger, and a plan tries hundreds of trainings")
+STEPS = SizeLimit("[training] rounds times local_steps", 1_000_000, "a plan tries hundreds of trainings")
+FILTERS = SizeLimit("[model] filters", 1000, "a plan trains many such models at once, in memory")
+WAITING = SizeLimit("seconds", YEAR, "nobody waits longer than a year")
+NOISE = SizeLimit("[privacy] noise", 1000, "nothing is learned under more noise")
+CLIP = SizeLimit("[privacy] clip", 1_000_000, "no gradient is as long")
+
+
+def require_sizes(job: DataJob) -> None:
+    """Raise `InputError` if a size of the job is above its limit."""
+    for limit, size, value in _sizes(job):
+        if value > limit.largest:
+            raise InputError(f"{size} is {_number(value)}; it must be at most {limit.largest:,}: {limit.reason}.")
+
+
+def _sizes(job: DataJob) -> Iterator[tuple[SizeLimit, str, float]]:
+    """Each limit with the name of what is limited in messages, and its value."""
+    training, clients = job.training, job.clients
+    yield CLIENTS, "the number of [clients]", len(clients)
+    yield SAMPLES, f"{SAMPLES.field} of all clients together", sum(clients.dataset_size)
+    yield PILOT, PILOT.field, job.data.pilot_samples
+    yield TEST_SET, TEST_SET.field, job.data.test_samples or 0
+    yield TEST_DRAWS, TEST_DRAWS.field, job.server.test_samples
+    yield ROUNDS, ROUNDS.field, training.rounds
+    yield STEPS, STEPS.field, training.total_steps
+    yield FILTERS, FILTERS.field, job.model.filters
+    for name in SECONDS:
+        yield WAITING, f"[server] {name}", getattr(job.server, name)
+    yield NOISE, NOISE.field, job.privacy.noise
+    yield CLIP, CLIP.field, job.privacy.clip
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Participants:
+    """The clients of a job on data. A single value applies to all clients; at least one field must be a list.
+
+    dataset_size   number of samples
+    labeling_cost  cost of labeling them all once
+    label_cost     cost of one label; given in place of `labeling_cost`
+    sample_cost    cost of one sample in one round's gradient
+    participation  q, the probability of participating in a round
+    behaviour      the client's behaviour in simulations: a name registered in `learning.behaviours`, or (not in a
+                   file) a `Behaviour`
+    name           the client's name in tables and messages
+    stated         (not in a file) who of them states her own sample cost, in a job with a distribution of costs; None
+                   for all
+    """
+
+    dataset_size: tuple[int, ...]
+    labeling_cost: FloatArray
+    sample_cost: FloatArray
+    behaviour: tuple[str | Behaviour, ...]
+    name: tuple[str, ...]
+    participation: FloatArray
+    stated: tuple[bool, ...] | None = field(init=False)
+
+    def __init__(
+        self,
+        dataset_size: Any,
+        sample_cost: Any,
+        labeling_cost: Any = None,
+        label_cost: Any = None,
+        behaviour: Any = "truthful",
+        name: Any = None,
+        participation: Any = 1.0,
+    ) -> None:
+        if (labeling_cost is None) == (label_cost is None):
+            raise InputError("either label_cost (of one label) or labeling_cost (of all samples) must be given.")
+        fields = (name, dataset_size, labeling_cost, label_cost, sample_cost, behaviour, participation)
+        count = next((len(value) for value in fields if _is_list(value)), 0)
+        if count == 0:
+            raise InputError("no field is a list; give a list of names, or of dataset_size, one per client.")
+        all_names = names(name, count) or tuple(f"client {i}" for i in range(count))
+        _require_different(all_names)
+        sizes = client_whole_numbers("dataset_size", dataset_size, count, all_names.__getitem__, at_least=1)
+        object.__setattr__(self, "dataset_size", tuple(sizes.tolist()))
+        field, given = ("labeling_cost", labeling_cost) if label_cost is None else ("label_cost", label_cost)
+        cost = client_array(field, given, count, all_names.__getitem__, positive=True)
+        whole = cost if label_cost is None else cost * sizes
+        client_array("labeling_cost", whole, count, all_names.__getitem__, positive=True)
+        object.__setattr__(self, "labeling_cost", whole)
+        cost = client_array("sample_cost", sample_cost, count, all_names.__getitem__, positive=True)
+        object.__setattr__(self, "sample_cost", cost)
+        q = client_array("participation", participation, count, all_names.__getitem__, positive=True, at_most=1.0)
+        object.__setattr__(self, "participation", q)
+        behaviours = tuple(behaviour) if _is_list(behaviour) else (behaviour,) * count
+        if len(behaviours) != count:
+            raise InputError(f"behaviour has {len(behaviours)} entries; it must have {count}, one per client.")
+        for name_or_behaviour in behaviours:
+            known_behaviour(name_or_behaviour)
+        object.__setattr__(self, "behaviour", behaviours)
+        object.__setattr__(self, "name", all_names)
+        object.__setattr__(self, "stated", None)
+
+    def with_stated(self, stated: Sequence[bool]) -> Participants:
+        """The same clients, of whom these state their own sample cost."""
+        other = copy(self)
+        object.__setattr__(other, "stated", tuple(stated))
+        return other
+
+    def label(self, position: int) -> str:
+        """The name of the client at this position in messages."""
+        return self.name[position]
+
+    @property
+    def label_cost(self) -> FloatArray:
+        """The cost of one label."""
+        return np.asarray(self.labeling_cost / np.array(self.dataset_size))
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+def _require_different(given: Sequence[str]) -> None:
+    """Raise `InputError` if two names look the same: they differ in spaces, or in how an accent is written."""
+    first: dict[str, str] = {}
+    for one in given:
+        other = first.setdefault(" ".join(unicodedata.normalize("NFC", one).split()), one)
+        if other is not one:
+            raise InputError(f"the names {other!r} and {one!r} look the same; names must be distinct.")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def task_from(values: object, folder: Path) -> TaskChoice:
+    """The task that a section [task] names; pictures if it is empty. A FILE.py is looked for in `folder`."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"task is {values!r}; it must be a section, [task].")
+    if not values:
+        return PICTURES
+    if "use" not in values:
+        raise InputError('[task] lacks use; it is "pictures", "tables", "texts", "FILE.py:Class" or "module:Class".')
+    settings = {name: value for name, value in values.items() if name != "use"}
+    try:
+        choice = task_choice(values["use"], settings, folder)
+        _require_settings(TaskChoice(choice.use).load(), settings)
+        choice.load()
+    except InputError as error:
+        raise type(error)(f"[task] {error}") from None
+    return choice
+
+
+def _require_settings(task: Task, settings: Mapping[str, object]) -> None:
+    """Raise `InputError` unless these are fields that a job file may set."""
+    known = [one.name for one in fields(task) if one.name not in task.fitted]
+    for name in settings:
+        if name in task.fitted:
+            raise InputError(f"{name} is measured on the operator's data; the fields are use, {', '.join(known)}.")
+        if name not in known:
+            raise InputError(f"has no field {name!r}; its fields are use, {', '.join(known)}.")
+
+
+@dataclass(frozen=True)
+class PrivacySettings:
+    """The fields of section [privacy].
+
+    secure_aggregation  whether reports are masked, so that the server sees their sum only. True: always, and with
+                        fewer than three clients there is no job; False: never; None, the default: if there are at least
+                        three clients, the server takes the mean and asks everybody in every round
+    clip                the length to which the gradient of each sample is shortened in training; 0 for no limit
+    noise               the standard deviation of the noise in each step's sum of gradients, as a multiple of `clip`
+    """
+
+    secure_aggregation: bool | None = None
+    clip: float = 0.0
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.secure_aggregation is not None and not isinstance(self.secure_aggregation, bool):
+            raise InputError(f"secure_aggregation is {self.secure_aggregation!r}; it must be true or false.")
+        number("noise", self.noise, at_least=0.0)
+        if number("clip", self.clip, at_least=0.0) == 0 < self.noise:
+            raise InputError(f"noise is {self.noise:g}, and clip is not given; noise is a multiple of clip.")
+
+    def document(self) -> dict[str, Any]:
+        """The fields that are not the default, as JSON values."""
+        values = asdict(self)
+        return {item.name: values[item.name] for item in fields(self) if values[item.name] != item.default}
+
+
+FIELD = "cost_distribution"
+EXAMPLE = '{name = "uniform", loc = 0.0005, scale = 0.002}'
+
+
+def cost_distribution(values: object) -> CostDistribution:
+    """The SciPy distribution of this name with these parameters, checked to be one that costs can be screened by."""
+    import scipy.stats
+
+    if not isinstance(values, Mapping) or not isinstance(values.get("name"), str):
+        raise InputError(f"{FIELD} is {values!r}; it must have the name of a SciPy distribution, as {EXAMPLE}.")
+    name = values["name"]
+    kind = getattr(scipy.stats, name, None)
+    if not isinstance(kind, scipy.stats.rv_continuous):
+        raise InputError(f"{FIELD} has the name {name!r}; SciPy has no continuous distribution of that name.")
+    shapes = [shape.strip() for shape in (kind.shapes or "").split(",") if shape.strip()]
+    known, given = (
+        [*shapes, "loc", "scale"],
+        {parameter: value for parameter, value in values.items() if parameter != "name"},
+    )
+    for parameter, value in given.items():
+        if parameter not in known:
+            raise InputError(f"{FIELD} has no parameter {parameter!r}; those of {name} are {', '.join(known)}.")
+        number(f"{FIELD} {parameter}", value)
+    missing = [shape for shape in shapes if shape not in given]
+    if missing:
+        raise InputError(f"{FIELD} lacks {', '.join(missing)}; the parameters of {name} are {', '.join(known)}.")
+    return _screenable(kind(**{parameter: float(value) for parameter, value in given.items()}))
+
+
+def cost_range(values: Mapping[str, Any]) -> tuple[float, float]:
+    """The lowest and the highest cost."""
+    low, high = cost_distribution(values).support()
+    return float(low), float(high)
+
+
+def _screenable(distribution: CostDistribution) -> CostDistribution:
+    low, high = distribution.support()
+    if not low < high:  # NaN as well: SciPy takes parameters out of bounds and answers with NaN
+        raise InputError(f"{FIELD} has parameters for which SciPy knows no distribution; a scale is above 0.")
+    try:
+        VirtualCost(distribution)
+    except InputError as error:
+        raise InputError(f"{FIELD}: {error}") from None
+    return distribution
+
+
+BOUNDS = {"paper": paper_bound, "sound": sound_bound}
+DEFAULT_CONTRACT = "audition"  # of jobs on data
+CONSTANTS_CONTRACT = "lceme"  # of jobs without data
+BUDGET_BOUNDS = ("expected", "caps")
+LONGEST_CURRENCY = 20
+# Currencies of ISO 4217 that have no hundredths.
+WHOLE = frozenset("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split())  # noqa: SIM905
+THOUSANDTHS = frozenset("BHD IQD JOD KWD LYD OMR TND".split())  # noqa: SIM905
+
+
+def _is_word(text: str) -> bool:
+    """Whether it is short, and printable characters without spaces."""
+    return 0 < len(text) <= LONGEST_CURRENCY and text.isprintable() and not any(map(str.isspace, text))
+
+
+def usual_minor_units(currency: str) -> int:
+    """How many minor units one unit of this currency has; 1 if it is no code of three capital letters."""
+    if len(currency) != 3 or not (currency.isascii() and currency.isalpha() and currency.isupper()):
+        return 1
+    return 1 if currency in WHOLE else 1000 if currency in THOUSANDTHS else 100
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """The fields of section [server].
+
+    loss_value         κ, the value of one unit of loss to the operator, in money
+    bound              of a `ConstantsJob`: the loss model to plan on, "paper" or "sound"
+    budget             upper limit of total pay: expected pay, or with budget_bounds = "caps" the most that can be paid;
+                       None for no limit
+    fewest_samples     of a `DataJob`: who joins with fewer samples, and fewer than her dataset_size, is not taken in
+    most_pay           of a `DataJob`: the largest cap of a client's pay, as a multiple of the cost of her work
+    most_expected_pay  of a `DataJob` whose contract has no cap: the largest expected pay, as such a multiple
+    warn_pay_over_cost   the plan warns if expected pay of all is above this multiple of what their work costs
+    warn_pay_over_worth  the plan warns if expected pay is above this multiple of what the work is worth to the operator
+    margin             money added to each client's base pay
+    confidence         of a `DataJob`: the probability with which the margin keeps honest pay from falling below cost
+    test_samples       number of test samples over which the final loss is averaged
+    aggregation        how the reports of a round are combined: "mean", "trimmed", "median", or by a Flower strategy,
+                       "FILE.py:NAME"
+    cost_distribution  of the contract "lceme": the distribution of private sample costs, by the name and the parameters
+                       of a SciPy distribution; None if the costs of [clients] are known
+    loss_variance      of a `ConstantsJob`: variance of the loss between test samples
+    currency           name of the money
+    minor_units        number of the ledger's whole units in one unit of the job's money; by default what the currency
+                       has: 100 for EUR and other codes of ISO 4217, 1 for JPY and the like, 1000 for KWD and the like,
+                       and 1 for a currency that is no such code
+    payment_note       how and when clients are paid, for them to read: at most 300 letters, in the signed offers
+    enrol_seconds, answer_seconds, label_seconds, audition_seconds, round_seconds
+                       time limits for clients to enrol, to answer an offer, to label, to send the solo model, to report
+    """
+
+    loss_value: float = 1.0
+    bound: str = "paper"
+    budget: float | None = None
+    budget_bounds: str = "expected"
+    fewest_samples: int = 10
+    most_pay: float = MOST_PAY
+    most_expected_pay: float = 30.0
+    warn_pay_over_cost: float = WARN_PAY_OVER_COST
+    warn_pay_over_worth: float = WARN_PAY_OVER_WORTH
+    margin: float = 0.0
+    confidence: float = 0.95
+    test_samples: int = 1
+    aggregation: str = MEAN
+    cost_distribution: Mapping[str, Any] | None = None
+    loss_variance: float = 0.0
+    currency: str = "cent"
+    minor_units: int = None  # type: ignore[assignment]  # follows from the currency
+    payment_note: str = ""
+    enrol_seconds: float = 600.0
+    answer_seconds: float = 86_400.0
+    label_seconds: float = 604_800.0
+    audition_seconds: float = 3600.0
+    round_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        number("loss_value", self.loss_value, positive=True)
+        if self.budget is not None:
+            number("budget", self.budget, positive=True)
+        number("margin", self.margin)
+        whole_number("test_samples", self.test_samples, at_least=1)
+        number("loss_variance", self.loss_variance, at_least=0.0)
+        whole_number("fewest_samples", self.fewest_samples, at_least=1)
+        for setting in ("most_pay", "most_expected_pay"):
+            if (factor := number(setting, getattr(self, setting))) <= 1.0:
+                raise InputError(f"{setting} is {factor:g}; it must be above 1, for pay covers cost and a margin.")
+        for setting in ("warn_pay_over_cost", "warn_pay_over_worth"):
+            number(setting, getattr(self, setting), positive=True)
+        if self.budget_bounds not in BUDGET_BOUNDS:
+            raise InputError(
+                f"budget_bounds is {self.budget_bounds!r}; it must be one of {', '.join(map(repr, BUDGET_BOUNDS))}."
+            )
+        require_aggregation(self.aggregation)
+        if self.cost_distribution is not None:
+            cost_distribution(self.cost_distribution)
+        for setting in SECONDS:
+            number(setting, getattr(self, setting), positive=True)
+        if not isinstance(self.currency, str) or not _is_word(self.currency):
+            raise InputError(
+                f"currency is {str(self.currency)[:LONGEST_CURRENCY]!a}; it must be three letters, as EUR, or a word "
+                f"of at most {LONGEST_CURRENCY} letters without spaces and control characters."
+            )
+        if self.minor_units is None:
+            object.__setattr__(self, "minor_units", usual_minor_units(self.currency))
+        whole_number("minor_units", self.minor_units, at_least=1)
+        if not is_plain(self.payment_note, LONGEST_PAYMENT_NOTE):
+            raise InputError(
+                f"payment_note is {plain(repr(self.payment_note), 60)}; it must be a text of at most "
+                f"{LONGEST_PAYMENT_NOTE} letters in one line, without control characters."
+            )
+        if not 0.5 <= number("confidence", self.confidence) < 1.0:
+            raise InputError(f"confidence is {self.confidence:g}; it must be a number from 0.5 up to, but not, 1.")
+        if not isinstance(self.bound, str) or self.bound not in BOUNDS:
+            raise InputError(f"bound is {self.bound!r}; it must be one of {', '.join(map(repr, BOUNDS))}.")
+
+    def label_time_warnings(self, most_labels: int) -> list[str]:
+        """What to say if somebody who labels so many samples by hand has too little time."""
+        needed = SECONDS_A_LABEL * most_labels
+        if needed <= self.label_seconds:
+            return []
+        return [
+            f"Beware: up to {most_labels:,} labels at {SECONDS_A_LABEL:g} seconds each take {needed:,.0f} seconds, and "
+            f"label_seconds is {self.label_seconds:,.0f}: who labels by hand will not be done in time."
+        ]
+
+    @property
+    def warn_factors(self) -> WarnFactors:
+        """The multiples above which expected pay is warned of."""
+        return WarnFactors(self.warn_pay_over_cost, self.warn_pay_over_worth)
+
+    def document(self) -> dict[str, Any]:
+        """The settings as JSON values."""
+        values = asdict(self)
+        if is_own(self.aggregation):
+            from truthfl.learning.training.own_strategy import portable
+
+            values["aggregation"] = portable(self.aggregation)
+        return values
+
+
+@dataclass(frozen=True)
+class ContractChoice:
+    """The fields of section [contract]: the kind of a registered mechanism."""
+
+    kind: str = CONSTANTS_CONTRACT
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str):
+            raise InputError(f"kind is {self.kind!r}; it must be a text.")
+        find_mechanism(self.kind)
+
+    @property
+    def mechanism(self) -> type[Mechanism]:
+        return find_mechanism(self.kind)

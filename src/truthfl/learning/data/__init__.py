@@ -1,0 +1,1 @@
+"""Data sets, their division among participants, and federations built from settings."""

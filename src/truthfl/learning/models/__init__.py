@@ -1,0 +1,1 @@
+"""Models: functions of one flat array of parameters."""

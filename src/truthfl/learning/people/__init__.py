@@ -1,0 +1,1 @@
+"""What participants do: labels, batches, reports; the registry of behaviours."""

@@ -1,0 +1,1 @@
+"""Rounds of federated training: on the compiled kernel or NumPy, one or many runs at once."""

@@ -1,0 +1,382 @@
+"""A round of training: local steps, changes and reports, computed by the compiled kernel or by NumPy.
+
+Clients are divided into chunks that depend only on the number of clients; the updates of the chunks are added in order.
+So the result does not depend on the number of threads, nor on whether chunks or whole runs are distributed over them.
+
+Engines add up clients as they go. Here each client is a chunk of her own, whose share of the sum is 1, so that the
+model after her chunk is her local model.
+
+Slower than `engines`, which add up clients as they go, and used only where the rule for reports needs it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.learning.data.partition import Federated, Partition
+from truthfl.learning.models.model import Features, Labels, Model, Params
+from truthfl.learning.privacy import PrivateModel
+from truthfl.learning.tasks.custom import OwnSteps
+from truthfl.learning.training.aggregation import MEAN, limited_changes, new_combiner, taken_weights
+from truthfl.learning.training.compute import (
+    ARRAYS,
+    CompiledModel,
+    KernelJob,
+    Layout,
+    address,
+    bright_pixels,
+    describe,
+    kernel,
+    kernel_images,
+    supports,
+)
+from truthfl.learning.training.draws import Purpose, below, bits_at, key, uniform
+from truthfl.learning.training.local_training import local_model
+from truthfl.learning.training.special_clients import SpecialClients
+
+MAX_CHUNKS = 16
+EVERYONE = slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The inputs of one training run: arrays over clients, and labels over all clients' samples.
+
+    partition        the samples that clients train on; None if they use all that they hold
+    special_clients  clients whose behaviour these arrays do not describe; None if there are none
+    """
+
+    seed: int
+    step_size: float
+    batch_size: NDArray[np.int64]
+    report_scale: NDArray[np.float64]
+    labels: Labels
+    partition: Partition | None = None
+    special_clients: SpecialClients | None = None
+
+
+class Engine(Protocol):
+    """Computes rounds. `inner` are the model's parameters in the engine's own layout.
+
+    pack, unpack   convert flat parameters to the inner layout and back
+    chunk_update   the update by clients first … last − 1 in one round, an input of `combine`
+    combine        add the updates of all chunks to the model, in place
+    rounds         train rounds first … last − 1, in place
+    relabel        replace the labels of some samples of the run
+    rescale        replace the report scale of some clients of the run
+    evaluate       loss and accuracy
+    """
+
+    def pack(self, params: Params) -> Params: ...
+    def unpack(self, inner: Params) -> Params: ...
+    def chunk_update(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params: ...
+    def combine(self, run: Run, inner: Params, updates: list[Params]) -> None: ...
+    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None: ...
+    def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None: ...
+    def rescale(self, run: Run, clients: NDArray[np.int64], scale: float) -> None: ...
+    def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]: ...
+
+
+def chunk_bounds(clients: int) -> NDArray[np.int64]:
+    """First clients of the chunks, and the number of clients; chunk sizes differ by at most 1, larger chunks first."""
+    chunks = min(clients, MAX_CHUNKS, 2 * max(1, clients // 5))
+    sizes = clients // chunks + (np.arange(chunks) < clients % chunks)
+    return np.concatenate(([0], np.cumsum(sizes)))
+
+
+def make_engine(federated: Federated, threads: int = 1) -> Engine:
+    """The kernel's engine if the kernel is built and supports the model, else NumPy's, which is of one thread."""
+    compiled = kernel() if supports(federated.model, federated.data.features) else None
+    return NumPyEngine(federated) if compiled is None else KernelEngine(federated, threads)
+
+
+class NumPyEngine:
+    """Trains any model by the model's own functions."""
+
+    def __init__(self, federated: Federated) -> None:
+        self.federated = federated
+        self.bounds = chunk_bounds(len(federated.partition))
+
+    def pack(self, params: Params) -> Params:
+        return params.copy()
+
+    def unpack(self, inner: Params) -> Params:
+        return inner.copy()
+
+    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
+        for t in range(first, last):
+            updates = [
+                self.chunk_update(run, inner, t, int(first_client), int(end))
+                for first_client, end in zip(self.bounds, self.bounds[1:], strict=False)
+            ]
+            self.combine(run, inner, updates)
+
+    def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
+        run.labels[samples] = labels
+
+    def rescale(self, run: Run, clients: NDArray[np.int64], scale: float) -> None:
+        run.report_scale[clients] = scale
+
+    def combine(self, run: Run, inner: Params, updates: list[Params]) -> None:  # noqa: ARG002
+        for update in updates[1:]:
+            updates[0] += update
+        inner += updates[0]
+
+    def chunk_update(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
+        clients = np.arange(first, last)
+        q = self.federated.participation[first:last]
+        if q.min() < 1.0:
+            chance = uniform(bits_at(key(run.seed, Purpose.AVAILABILITY, clients, round_), 0))
+            clients = clients[chance < q]
+        share = _share(self.federated, run)
+        if isinstance(self.federated.model, PrivateModel | OwnSteps):
+            return self._update_by_client(run, inner, round_, clients, share)
+        sizes = run.batch_size[clients]
+        if self.federated.training.local_steps == 1:
+            weight = np.repeat((share / run.batch_size)[clients], sizes)
+            drawn = self._batches(run, clients, round_, 0)
+            return -np.float32(run.step_size) * self._gradient(run, inner, drawn, weight)
+        ends = np.cumsum(sizes)
+        steps = [self._batches(run, clients, round_, h) for h in range(self.federated.training.local_steps)]
+        delta = np.zeros_like(inner)
+        for client, size, end in zip(clients, sizes, ends, strict=True):
+            local, weight = inner.copy(), np.full(size, 1.0 / size)
+            for drawn in steps:
+                local -= np.float32(run.step_size) * self._gradient(run, local, drawn[end - size : end], weight)
+            delta += np.float32(share[client]) * (local - inner)
+        return delta
+
+    def _update_by_client(
+        self, run: Run, inner: Params, round_: int, clients: NDArray[np.int64], share: NDArray[np.float64]
+    ) -> Params:
+        """The sum of the clients' changes, each trained alone: with noise of her own, or by the task's own steps."""
+        merged = self.federated.merged
+        delta, partition = np.zeros_like(inner), run.partition or self.federated.partition
+        for client in clients[share[clients] != 0].tolist():
+            own = slice(int(partition.starts[client]), int(partition.starts[client + 1]))
+            local = local_model(
+                _with_noise_of(self.federated.model, int(merged[client])),
+                inner,
+                self.federated.data.features[partition.rows[own]],
+                run.labels[own],
+                client=client,
+                round_=round_,
+                batch_size=int(run.batch_size[client]),
+                local_steps=self.federated.training.local_steps,
+                step_size=run.step_size,
+                seed=run.seed,
+            )
+            delta += np.float32(share[client]) * (local - inner)
+        return delta
+
+    def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]:
+        model = self.federated.model
+        return model.loss(params, features, labels), model.accuracy(params, features, labels)
+
+    def _batches(self, run: Run, clients: NDArray[np.int64], round_: int, step: int) -> NDArray[np.int64]:
+        """The samples that these clients draw for this step, as positions among all clients' samples, by client."""
+        sizes, partition = run.batch_size[clients], run.partition or self.federated.partition
+        position = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        keys = np.repeat(key(run.seed, Purpose.BATCH, clients, round_, step), sizes)
+        own = np.repeat(partition.sizes[clients], sizes)
+        return np.repeat(partition.starts[clients], sizes) + below(bits_at(keys, position), own)
+
+    def _gradient(self, run: Run, params: Params, drawn: NDArray[np.int64], weight: NDArray[np.float64]) -> Params:
+        """Σ weight · ∇f over the drawn samples."""
+        if not len(drawn):
+            return np.zeros_like(params)
+        partition = run.partition or self.federated.partition
+        features = self.federated.data.features[partition.rows[drawn]]
+        return self.federated.model.weighted_gradient(params, features, run.labels[drawn], weight.astype(np.float32))
+
+
+class KernelEngine:
+    """Trains the built-in models by the compiled kernel; `threads` compute the chunks of each round."""
+
+    def __init__(self, federated: Federated, threads: int = 1) -> None:
+        compiled = kernel()
+        assert compiled is not None
+        self.federated, self.kernel, self.threads = federated, compiled, threads
+        self.model = CompiledModel(federated.model, compiled)
+        self.bounds = chunk_bounds(len(federated.partition))
+        self.features = kernel_images(federated.model, federated.data.features)
+        self.rows, self.starts = _contiguous(federated.partition)
+        self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
+        self.bright = bright_pixels(federated.model, self.features)
+        self.layout = Layout(federated.model, compiled, self.bright)
+        self.jobs: WeakKeyDictionary[Run, KernelJob] = WeakKeyDictionary()
+        self.converted_labels: tuple[Labels, NDArray[np.int32]] | None = None
+
+    def pack(self, params: Params) -> Params:
+        return self.layout.pack(params)
+
+    def unpack(self, inner: Params) -> Params:
+        return self.layout.unpack(inner)
+
+    def chunk_update(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
+        job = self._job(run)
+        update = np.empty(len(inner) + 1, dtype=np.float32)
+        numbers = (ctypes.c_int64(round_), ctypes.c_int64(first), ctypes.c_int64(last))
+        self.kernel.call("chunk", ctypes.byref(job), address(inner), *numbers, address(update))
+        return update
+
+    def combine(self, run: Run, inner: Params, updates: list[Params]) -> None:
+        job = self._job(run)
+        joined, count = np.concatenate(updates), ctypes.c_int64(len(updates))
+        self.kernel.call("combine", ctypes.byref(job), address(inner), address(joined), count)
+
+    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
+        job = self._job(run)
+        numbers = (ctypes.c_int64(first), ctypes.c_int64(last))
+        chunks = (address(self.bounds), ctypes.c_int64(len(self.bounds) - 1))
+        threads = ctypes.c_int64(self.threads)
+        self.kernel.call("run", ctypes.byref(job), address(inner), *numbers, *chunks, threads)
+
+    def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
+        run.labels[samples] = labels
+        self._job(run).points_to[ARRAYS.index("labels")][samples] = labels
+
+    def rescale(self, run: Run, clients: NDArray[np.int64], scale: float) -> None:
+        run.report_scale[clients] = scale
+        self._job(run).points_to[ARRAYS.index("share")][clients] = _share(self.federated, run, clients)
+
+    def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]:
+        return self.model.evaluate(params, features, labels)
+
+    def _job(self, run: Run) -> KernelJob:
+        """The kernel's struct for a run, cached. Two threads may create it at the same time, which is harmless."""
+        job = self.jobs.get(run)
+        if job is None:
+            job = self.jobs[run] = self._make_job(run)
+        return job
+
+    def _labels(self, run: Run) -> NDArray[np.int32]:
+        """The run's labels as int32. Consecutive runs with the same array of labels share one converted copy.
+
+        A run with special clients, whose labels may change from round to round, has its own copy.
+        """
+        if run.special_clients is not None:
+            return np.array(run.labels, dtype=np.int32)
+        last = self.converted_labels
+        if last is None or last[0].ctypes.data != run.labels.ctypes.data or len(last[0]) != len(run.labels):
+            last = self.converted_labels = run.labels, np.ascontiguousarray(run.labels, dtype=np.int32)
+        return last[1]
+
+    def _make_job(self, run: Run) -> KernelJob:
+        share = _share(self.federated, run)
+        rows, starts = (self.rows, self.starts) if run.partition is None else _contiguous(run.partition)
+        arrays: tuple[NDArray[Any], ...] = (
+            self.features,
+            rows,
+            self._labels(run),
+            starts,
+            np.ascontiguousarray(run.batch_size, dtype=np.int64),
+            share.astype(np.float32),
+            self.available,
+            *self.bright,
+        )
+        job = describe(self.federated.model)
+        for name, array in zip(ARRAYS, arrays, strict=False):
+            setattr(job, name, array.ctypes.data)
+        job.seed = run.seed % 2**64
+        job.local_steps = self.federated.training.local_steps
+        job.step_size = run.step_size
+        job.points_to = arrays  # keeps the arrays alive as long as the job
+        return job
+
+
+def _with_noise_of(model: Model, merged: int) -> Model:
+    """The model with the noise of so many clients, if it is private."""
+    if merged == 1 or not isinstance(model, PrivateModel):
+        return model
+    return replace(model, noise=model.noise * float(np.sqrt(merged)))
+
+
+def _share(federated: Federated, run: Run, clients: NDArray[np.int64] | slice = EVERYONE) -> NDArray[np.float64]:
+    """p_i γ_i / q_i of these clients: the factors of their changes in the sum."""
+    return federated.weight[clients] * run.report_scale[clients] / federated.participation[clients]
+
+
+def _contiguous(partition: Partition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The partition's rows and starts as contiguous arrays."""
+    return np.ascontiguousarray(partition.rows), np.ascontiguousarray(partition.starts)
+
+
+class ClientChanges:
+    """The changes of the clients of one run, before the run's report scales."""
+
+    def __init__(self, federated: Federated, engine: Engine, run: Run) -> None:
+        self.federated, self.engine = federated, engine
+        self.run = replace(run, report_scale=federated.participation / federated.weight)
+
+    def of(self, inner: Params, round_: int, clients: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The honest changes of these clients, (clients, parameters); `inner` is the model in the engine's layout."""
+        common = self.engine.unpack(inner)
+        changes = np.empty((len(clients), len(common)), dtype=np.float32)
+        for row, client in enumerate(clients.tolist()):
+            local = inner.copy()
+            update = self.engine.chunk_update(self.run, inner, round_, client, client + 1)
+            self.engine.combine(self.run, local, [update])
+            changes[row] = self.engine.unpack(local) - common
+        return changes
+
+    def present(self, round_: int) -> NDArray[np.bool_]:
+        """Which clients take part in this round."""
+        q = self.federated.participation
+        return np.asarray(uniform(bits_at(key(self.run.seed, Purpose.AVAILABILITY, np.arange(len(q)), round_), 0)) < q)
+
+
+def needs_single_reports(federated: Federated, run: Run) -> bool:
+    """Whether the rule for reports can treat a report of this run otherwise than adding it."""
+    rule, special = federated.rule, run.special_clients
+    longer = bool((np.abs(run.report_scale) > 1.0).any()) or bool(special and (special.fabricators or special.rescaled))
+    empty = bool((run.report_scale == 0).any()) or special is not None
+    return rule.aggregation != MEAN or (bool(rule.bounds) and longer) or (rule.rescales and not rule.clips and empty)
+
+
+class SingleReports:
+    """An engine for one run that combines single reports by the federation's rule.
+
+    refused  how many reports of each client were too long, of those that are made here
+    """
+
+    def __init__(self, federated: Federated, engine: Engine, run: Run) -> None:
+        self.federated, self.engine, self.run = federated, engine, run
+        self.changes = ClientChanges(federated, engine, run)
+        self.pack, self.unpack, self.evaluate = engine.pack, engine.unpack, engine.evaluate
+        self.chunk_update, self.combine, self.rescale = engine.chunk_update, engine.combine, engine.rescale
+        self.refused: Counter[int] = Counter()
+        self.combined = new_combiner(federated.rule.aggregation)
+
+    def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
+        self.engine.relabel(run, samples, labels)
+        self.engine.relabel(self.changes.run, samples, labels)
+
+    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:  # noqa: ARG002
+        for round_ in range(first, last):
+            self.round(inner, round_, {})
+
+    def round(self, inner: Params, round_: int, fabricated: Mapping[int, Params]) -> None:
+        """Train one round, in place; `fabricated` are the reports of clients who fabricate them."""
+        common, scale, rule = self.engine.unpack(inner), self.run.report_scale, self.federated.rule
+        asked = self.changes.present(round_)
+        honest = np.flatnonzero(asked & (scale != 0))
+        made = scale[honest].astype(np.float32)[:, None] * self.changes.of(inner, round_, honest)
+        clients = np.concatenate((honest, np.array(list(fabricated), dtype=np.int64)))
+        changes = np.concatenate((made, *(report[None] - common for report in fabricated.values())))
+        order = np.argsort(clients, kind="stable")
+        changes, taken = limited_changes(changes[order], rule, round_)
+        self.refused.update(clients[order][~taken & changes.any(axis=1)].tolist())
+        weight = self.federated.weight / self.federated.participation
+        counted = np.zeros(len(weight), dtype=bool)
+        counted[clients[order][taken]] = True
+        counts = taken_weights(weight[asked], counted[asked], rule)
+        inner[:] = self.engine.pack(self.combined(round_ + 1, common, changes[taken], counts))

@@ -1,0 +1,408 @@
+"""`train`: one or many runs in one call, over all cores; the result depends on the seeds only.
+
+With at least as many runs as threads, runs are distributed over the threads; with fewer, the chunks of clients of each
+round are: by the kernel itself, or by `_ThreadedEngine` for NumPy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from truthfl.contracts.setting import FloatArray, Strategies, whole_number
+from truthfl.errors import InputError
+from truthfl.learning.data.partition import Federated, Partition
+from truthfl.learning.data.samples import LabeledSamples
+from truthfl.learning.models.model import Features, Labels, Params
+from truthfl.learning.people.behaviour import Unlabeled
+from truthfl.learning.people.labels import SeveralLabels, assigned_labels, sets_given, several_of
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.training.compute import MOST_BLOCKS, Elsewhere, elsewhere, one_blas_thread, usual_threads
+from truthfl.learning.training.rounds import (
+    Engine,
+    KernelEngine,
+    Run,
+    SingleReports,
+    chunk_bounds,
+    make_engine,
+    needs_single_reports,
+)
+from truthfl.learning.training.special_clients import SpecialClientRounds, SpecialClients
+
+
+def make_runs(
+    federated: Federated,
+    strategies: Strategies | Profile | Sequence[Profile],
+    seeds: ArrayLike,
+    labels: ArrayLike | None,
+    step_sizes: ArrayLike | None,
+) -> list[Run]:
+    """One run per seed; parameters as in `train`."""
+    every_seed = np.atleast_1d(np.asarray(seeds))
+    count, clients, samples = len(every_seed), len(federated.partition), len(federated.partition.rows)
+    profiles = None if isinstance(strategies, Strategies) else _profiles(strategies, count)
+    try:
+        stacked = strategies if isinstance(strategies, Strategies) else _stacked(strategies)
+        effort = np.broadcast_to(stacked.labeling_effort, (count, clients))
+        batch = np.broadcast_to(stacked.batch_size, (count, clients))
+        scale = np.broadcast_to(stacked.report_scale, (count, clients))
+        given_labels = None if labels is None else np.broadcast_to(np.asarray(labels), (count, samples))
+        steps = np.broadcast_to(federated.training.step_size if step_sizes is None else step_sizes, (count,))
+    except ValueError:
+        raise InputError(
+            f"strategies, labels or step_sizes do not fit {count} runs of {clients} clients with {samples} samples."
+        ) from None
+    if (batch != np.floor(batch)).any():
+        run, client = np.argwhere(batch != np.floor(batch))[0]
+        raise InputError(
+            f"batch_size of client {client} in run {run} is {batch[run, client]:g}; training needs a whole number."
+        )
+    if given_labels is not None:
+        run_labels: Iterable[Labels] = given_labels
+    elif profiles is not None:
+        run_labels = _labels_of_profiles(federated, profiles, every_seed, steps)
+    elif (stacked.labeling_effort == 1).all():
+        run_labels = [federated.true_labels()] * count
+    else:
+        run_labels = _labels_of_strategies(federated, effort, every_seed)
+    runs = [
+        Run(int(seed), float(step), sizes.astype(np.int64), scales, np.ascontiguousarray(own))
+        for seed, step, sizes, scales, own in zip(every_seed, steps, batch, scale, run_labels, strict=True)
+    ]
+    if profiles is not None:
+        effort = np.stack([profile.labeling_effort(federated.partition.sizes) for profile in profiles])
+    drawn = [
+        None if labels is not None else several_of(federated, sets_given(federated, run.labels, own, run.seed))
+        for run, own in zip(runs, effort, strict=True)
+    ]
+    if profiles is None:
+        return [_with_several_labels(run, several) for run, several in zip(runs, drawn, strict=True)]
+    each = zip(runs, profiles, drawn, strict=True)
+    return [_with_special_clients(federated, run, profile, several) for run, profile, several in each]
+
+
+def _profiles(strategies: Profile | Sequence[Profile], count: int) -> list[Profile]:
+    """The profiles as a list with one per run."""
+    listed = [strategies] * count if isinstance(strategies, Profile) else list(strategies)
+    if not all(isinstance(profile, Profile) for profile in listed):
+        raise InputError("strategies must be Strategies, a Profile, or a list with a Profile per run.")
+    if len(listed) != count:
+        raise InputError(f"strategies is a list of {len(listed)} profiles; there are {count} runs, one per seed.")
+    return listed
+
+
+def _stacked(profiles: Profile | Sequence[Profile]) -> Strategies:
+    """The strategies of one profile, (N,), or of a list of profiles, (runs, N)."""
+    if isinstance(profiles, Profile):
+        return profiles.strategies
+    by_run = [profile.strategies for profile in profiles]
+    return Strategies(
+        np.stack([strategies.labeling_effort for strategies in by_run]),
+        np.stack([strategies.batch_size for strategies in by_run]),
+        np.stack([strategies.report_scale for strategies in by_run]),
+    )
+
+
+def _labels_of_strategies(federated: Federated, effort: FloatArray, seeds: NDArray[Any]) -> list[Labels]:
+    """The labels of each run: the true ones if all clients label all samples, else simulated by the run's seed."""
+    true, classes = federated.true_labels(), len(federated.data.classes)
+    return [
+        true
+        if (own == 1).all()
+        else assigned_labels(
+            federated.data.labels, federated.partition, labeling_effort=own, classes=classes, seed=int(seed)
+        )
+        for own, seed in zip(effort, seeds, strict=True)
+    ]
+
+
+def _labels_of_profiles(
+    federated: Federated, profiles: list[Profile], seeds: NDArray[Any], step_sizes: NDArray[Any]
+) -> list[Labels]:
+    true = federated.true_labels()
+    return [
+        true if profile.labels_are_true else profile.labels(federated, int(seed), step_size=float(step))
+        for profile, seed, step in zip(profiles, seeds, step_sizes, strict=True)
+    ]
+
+
+def _with_several_labels(run: Run, several: SeveralLabels | None) -> Run:
+    """The run with samples that get one of their labels before every round."""
+    if several is None:
+        return run
+    special = SpecialClients({}, np.empty(0, dtype=np.int64), (), several)
+    return replace(run, labels=run.labels.copy(), special_clients=special)
+
+
+def _with_special_clients(federated: Federated, run: Run, profile: Profile, several: SeveralLabels | None) -> Run:
+    """The run without the samples that clients leave out, and with its special clients."""
+    left_out = profile.not_by_hand(federated.partition, Unlabeled.LEFT_OUT, run.seed)
+    predicted = profile.not_by_hand(federated.partition, Unlabeled.PREDICTED, run.seed)
+    if left_out is None and predicted is None and not profile.fabricators and not profile.changing_scales:
+        return _with_several_labels(run, several)
+    partition, labels = None, run.labels
+    if left_out is not None:
+        partition, labels = _without_samples(federated.partition, left_out), labels[~left_out]
+        predicted = None if predicted is None else predicted[~left_out]
+        several = None if several is None else several.without(left_out)
+    scale = run.report_scale.copy()
+    scale[list(profile.fabricators)] = 0.0
+    samples = np.empty(0, dtype=np.int64) if predicted is None else np.flatnonzero(predicted)
+    special = SpecialClients(profile.fabricators, samples, profile.changing_scales, several)
+    return replace(
+        run,
+        report_scale=scale,
+        labels=labels.copy() if len(samples) or several is not None else labels,
+        partition=partition,
+        special_clients=None if special.is_empty else special,
+    )
+
+
+def _without_samples(partition: Partition, left_out: NDArray[np.bool_]) -> Partition:
+    """The partition without the samples marked by `left_out`."""
+    kept = ~left_out
+    sizes = np.add.reduceat(kept, partition.starts[:-1], dtype=np.int64)
+    return Partition(partition.rows[kept], np.concatenate(([0], np.cumsum(sizes))))
+
+
+@dataclass(frozen=True, eq=False)
+class LossAndAccuracy:
+    """Loss and accuracy on one data set, arrays (runs, evaluations)."""
+
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """The results of all runs.
+
+    params           (runs, parameters) the final models
+    rounds           (evaluations,) the numbers of rounds after which the models were evaluated
+    evaluations      loss and accuracy after these rounds, by the name of the data set
+    refused_reports  for each run: the number of reports by client that are longer than the federation's rule allows, or
+                     empty, of clients who fabricate reports or whose report scale differs from round to round: a scale
+                     of exactly 0 is an empty report. Not in it are clients whose scale is 0 in all rounds
+                     (`Profile.reports_nothing`): all their reports are empty
+    """
+
+    params: NDArray[np.float32]
+    rounds: NDArray[np.int64]
+    evaluations: Mapping[str, LossAndAccuracy]
+    refused_reports: tuple[Mapping[int, int], ...]
+
+
+def train(
+    federated: Federated,
+    strategies: Strategies | Profile | Sequence[Profile],
+    seeds: ArrayLike,
+    *,
+    labels: ArrayLike | None = None,
+    step_sizes: ArrayLike | None = None,
+    evaluate_on: Mapping[str, LabeledSamples] | None = None,
+    every: int | None = None,
+    threads: int | None = None,
+    progress: Callable[[], None] | None = None,
+) -> TrainingResult:
+    """Train once per seed.
+
+    strategies   strategies (N,) for all runs or (runs, N); or a profile of behaviours, or a list with one per run
+    labels       labels to train with, (samples,) or (runs, samples), ordered by client; by default each run's labels
+                 are simulated from the strategies and the seed. Samples that a behaviour leaves out or has labeled by
+                 the common model are still treated so; labels that it derives before training are taken as given
+    step_sizes   one per run; by default that of `federated.training`
+    evaluate_on  data sets on which the models are evaluated every `every` rounds, and after the last round
+    progress     called after each evaluation, by any thread
+    """
+    other = elsewhere(threads)
+    if other is not None and progress is None:
+        return train_in_blocks(other, federated, strategies, seeds, labels, step_sizes, evaluate_on, every)
+    runs = make_runs(federated, strategies, seeds, labels, step_sizes)
+    rounds = federated.training.rounds
+    step = rounds if every is None else whole_number("every", every, at_least=1)
+    moments = np.array([*range(step, rounds, step), rounds], dtype=np.int64)
+    data_sets = dict(evaluate_on or {})
+    workers = usual_threads() if threads is None else whole_number("threads", threads, at_least=1)
+    few = len(runs) < workers
+    base = make_engine(federated, threads=workers if few else 1)
+    engine: Engine = base
+    initial = {run.seed: federated.model.init(run.seed) for run in runs}
+
+    def train_run(run: Run) -> tuple[Params, list[list[tuple[float, float]]], Mapping[int, int]]:
+        single = SingleReports(federated, base, run) if needs_single_reports(federated, run) else None
+        used: Engine = engine if single is None else single
+        inner, evaluations, done = engine.pack(initial[run.seed]), [], 0
+        special = None if run.special_clients is None else SpecialClientRounds(federated, run, run.special_clients)
+        for moment in moments:
+            if special is None:
+                used.rounds(run, inner, done, int(moment))
+            else:
+                special.rounds(used, inner, done, int(moment), single)
+            done = int(moment)
+            params = engine.unpack(inner)
+            evaluations.append([engine.evaluate(params, data.features, data.labels) for data in data_sets.values()])
+            if progress is not None:
+                progress()
+        refused = Counter({} if special is None else special.refused_reports)
+        if single is not None:
+            refused.update(single.refused)
+        return params, evaluations, dict(refused)
+
+    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+        if not few:
+            results = list(pool.map(train_run, runs))
+        else:
+            if not isinstance(base, KernelEngine):
+                engine = _ThreadedEngine(base, pool, workers, len(federated.partition))
+            results = [train_run(run) for run in runs]
+    shape = (len(runs), len(moments), len(data_sets), 2)
+    values = np.array([evaluations for _, evaluations, _ in results], dtype=float).reshape(shape)
+    by_name = {name: LossAndAccuracy(values[:, :, k, 0], values[:, :, k, 1]) for k, name in enumerate(data_sets)}
+    refused_reports = tuple(empty for _, _, empty in results)
+    return TrainingResult(np.stack([params for params, _, _ in results]), moments, by_name, refused_reports)
+
+
+class _ThreadedEngine:
+    """An engine that computes the chunks of each round in several threads, the calling one among them; for NumPy's.
+
+    chunks_of  the chunks of each thread: thread k computes chunks k, k + workers, …
+    """
+
+    def __init__(self, engine: Engine, pool: ThreadPoolExecutor, workers: int, clients: int) -> None:
+        self.engine, self.pool = engine, pool
+        chunks = list(pairwise(chunk_bounds(clients).tolist()))
+        self.number_of_chunks = len(chunks)
+        self.chunks_of = [chunks[k::workers] for k in range(min(workers, len(chunks)))]
+        self.pack, self.unpack, self.combine = engine.pack, engine.unpack, engine.combine
+        self.chunk_update, self.relabel = engine.chunk_update, engine.relabel
+        self.rescale = engine.rescale
+
+    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
+        for t in range(first, last):
+            others = [self.pool.submit(self._updates, run, inner, t, chunks) for chunks in self.chunks_of[1:]]
+            by_thread = [self._updates(run, inner, t, self.chunks_of[0]), *(other.result() for other in others)]
+            threads = len(by_thread)
+            updates = [by_thread[k % threads][k // threads] for k in range(self.number_of_chunks)]
+            self.engine.combine(run, inner, updates)
+
+    def _updates(self, run: Run, inner: Params, round_: int, chunks: list[tuple[int, int]]) -> list[Params]:
+        return [self.engine.chunk_update(run, inner, round_, first, last) for first, last in chunks]
+
+    def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]:
+        return self.engine.evaluate(params, features, labels)
+
+
+HonestRun = tuple[Federated, NDArray[np.float64], int]
+"""A federation, its batch sizes and a seed."""
+
+
+def honest_runs(runs: Sequence[HonestRun], test: LabeledSamples) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """Final test losses, (runs,), and models, (runs, parameters)."""
+    other = elsewhere(None)
+    if other is not None:
+        results = other("learning.training.train:honest_run", test, runs)
+    else:
+        with one_blas_thread(), ThreadPoolExecutor(usual_threads()) as pool:
+            results = list(pool.map(partial(honest_run, test), runs))
+    return np.array([float(result["loss"]) for result in results]), np.stack([result["params"] for result in results])
+
+
+def honest_run(test: LabeledSamples, run: HonestRun) -> Mapping[str, NDArray[Any]]:
+    """The final test loss and the model of one run."""
+    federated, batches, seed = run
+    trained = train(federated, Strategies.truthful(batches), seed, evaluate_on={"test": test}, threads=1)
+    return {"loss": np.array(trained.evaluations["test"].loss[0, -1]), "params": trained.params[0]}
+
+
+Given = Strategies | Profile | Sequence[Profile]
+Common = tuple[Federated, Mapping[str, LabeledSamples], int | None]
+Own = tuple[NDArray[Any], Given, NDArray[Any] | None, NDArray[Any] | None]
+
+
+def train_in_blocks(
+    other: Elsewhere,
+    federated: Federated,
+    strategies: Given,
+    seeds: ArrayLike,
+    labels: ArrayLike | None,
+    step_sizes: ArrayLike | None,
+    evaluate_on: Mapping[str, LabeledSamples] | None,
+    every: int | None,
+) -> TrainingResult:
+    """What `train` returns, computed by `other`. How runs are divided does not depend on who that is."""
+    numbers = np.atleast_1d(np.asarray(seeds))
+    size = max(1, -(-len(numbers) // MOST_BLOCKS))
+    blocks = [slice(first, first + size) for first in range(0, len(numbers), size)]
+    own: list[Own] = [
+        (
+            numbers[block],
+            _strategies_of(strategies, block, len(numbers)),
+            _rows_of(labels, block, len(numbers), 2),
+            _rows_of(step_sizes, block, len(numbers), 1),
+        )
+        for block in blocks
+    ]
+    data_sets = dict(evaluate_on or {})
+    results = other("learning.training.train:train_block", (federated, data_sets, every), own)
+
+    def joined(name: str) -> NDArray[Any]:
+        return np.concatenate([result[name] for result in results])
+
+    evaluations = {name: LossAndAccuracy(joined(f"loss {name}"), joined(f"accuracy {name}")) for name in data_sets}
+    refused: list[dict[int, int]] = [{} for _ in numbers]
+    for block, result in zip(blocks, results, strict=True):
+        for run, client, count in result["refused"].tolist():
+            refused[block.start + run][client] = count
+    return TrainingResult(joined("params"), results[0]["rounds"], evaluations, tuple(refused))
+
+
+def train_block(common: Common, own: Own) -> Mapping[str, NDArray[Any]]:
+    """The results of one block as named arrays; `refused` has a row (run, client, reports) for each client."""
+    (federated, data_sets, every), (seeds, strategies, labels, step_sizes) = common, own
+    with np.errstate(over="ignore", invalid="ignore"):  # a training may diverge; whoever called `train` looks at it
+        trained = train(
+            federated,
+            strategies,
+            seeds,
+            labels=labels,
+            step_sizes=step_sizes,
+            evaluate_on=data_sets,
+            every=every,
+            threads=1,
+        )
+    refused = [
+        (run, client, count)
+        for run, by_client in enumerate(trained.refused_reports)
+        for client, count in by_client.items()
+    ]
+    measured = {f"loss {name}": values.loss for name, values in trained.evaluations.items()}
+    measured |= {f"accuracy {name}": values.accuracy for name, values in trained.evaluations.items()}
+    rows = np.array(refused, dtype=np.int64).reshape(-1, 3)
+    return measured | {"params": trained.params, "rounds": trained.rounds, "refused": rows}
+
+
+def _strategies_of(strategies: Given, block: slice, runs: int) -> Given:
+    if isinstance(strategies, Profile):
+        return strategies
+    if not isinstance(strategies, Strategies):
+        return list(strategies)[block]
+    fields = (strategies.labeling_effort, strategies.batch_size, strategies.report_scale, strategies.claimed_batch_size)
+    if strategies.batch_size.ndim < 2 or len(strategies.batch_size) != runs:
+        return strategies
+    return Strategies(*(values[block] for values in fields))
+
+
+def _rows_of(values: ArrayLike | None, block: slice, runs: int, dimensions: int) -> NDArray[Any] | None:
+    """The block's part of values that may be given per run; such values have so many dimensions."""
+    if values is None:
+        return None
+    array = np.asarray(values)
+    return array[block] if array.ndim == dimensions and len(array) == runs else array

@@ -1,0 +1,150 @@
+"""What pay is computed from besides the joint test: evidence of solo models; amounts of money as people read them.
+
+The ledger has whole minor units, such as cents; a job's terms say how many of them are one unit of its currency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from truthfl.coded_text import coded
+from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.contracts.audition.pay import Audition
+    from truthfl.contracts.contract import Observation
+    from truthfl.ledger.terms import Offer
+
+
+def decimal_places(minor_units: int) -> int:
+    """How many decimal places show every minor unit: 2 for 100, 0 for 1."""
+    return len(str(minor_units - 1)) if minor_units > 1 else 0
+
+
+def amount_text(amount: float, minor_units: int) -> str:
+    """An amount in units of the currency, which need not be whole minor units, with commas between thousands."""
+    return f"{amount:,.{decimal_places(minor_units)}f}"
+
+
+def minor_amount_text(minor: int, minor_units: int) -> str:
+    """A number of minor units, in units of the currency; exact also if a float would not be."""
+    places = decimal_places(minor_units)
+    if 10**places != minor_units:  # a unit is not a power of ten
+        return amount_text(minor / minor_units, minor_units)
+    whole, rest = divmod(abs(minor), minor_units)
+    sign, decimals = "-" if minor < 0 else "", f".{rest:0{places}d}" if places else ""
+    return f"{sign}{whole:,}{decimals}"
+
+
+def minor_money(minor: int, minor_units: int, currency: str) -> str:
+    """A number of minor units with the currency: 23009 minor units of which 100 are one EUR are "230.09 EUR"."""
+    return f"{minor_amount_text(minor, minor_units)} {currency}"
+
+
+# Why there is no solo loss, in the reason of an audition's entry.
+NO_LABELS, LATE, NOT_OPENED = "labels were not there in time", "no commitment in time", "it was not opened in time"
+NO_MODEL = {
+    NO_LABELS: coded("reason.no_labels", "No model was taken: labels were not there in time."),
+    LATE: coded("reason.no_commitment", "No model was taken: no commitment in time."),
+    NOT_OPENED: coded("reason.not_opened", "No model was taken: it was not opened in time."),
+}
+
+
+@dataclass(frozen=True)
+class SoloEvidence:
+    """The evidence for one client's pay.
+
+    solo_loss       test loss of the model that she trained alone; None if there is none
+    level_shift     shift of the expected solo loss by those of the others, in standard deviations
+    present_labels  her labels and those of the others who passed, each times the share of rounds delivered
+    loss_rise       of the expected joint loss, because rounds did not change the model
+    """
+
+    solo_loss: float | None
+    level_shift: float
+    present_labels: float
+    loss_rise: float = 0.0
+
+
+def no_model_reason(reason: str) -> str:
+    """The reason of an audition's entry without a solo loss, with its form if it is one of the usual ones."""
+    return next((told for told in NO_MODEL.values() if told == reason), reason)
+
+
+def audition_of(offer: Offer) -> Audition:
+    """The terms of this offer's audition."""
+    from truthfl.contracts.audition.pay import Audition
+
+    if not isinstance(offer.mechanism, Audition):
+        raise InputError(f"the contract {offer.job.contract!r} has no terms of an audition; a job cannot run it.")
+    return offer.mechanism
+
+
+def level_shifts(offers: Sequence[Offer], solo_loss: Mapping[str, float | None]) -> dict[str, float]:
+    """The shift of each client's expected solo loss, by name; solo_loss has those of all clients, None for none."""
+    import numpy as np
+
+    from truthfl.contracts.audition.level import peer_shifts
+
+    terms = [audition_of(offer) for offer in offers]
+    losses = np.array([_number(solo_loss[offer.client.name]) for offer in offers])
+    level = np.array([float(one.solo_level[0]) for one in terms])
+    spread = np.array([float(one.solo_spread[0]) for one in terms])
+    shifts = peer_shifts((losses - level) / spread)
+    return {offer.client.name: float(shift) for offer, shift in zip(offers, shifts, strict=True)}
+
+
+def passes(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
+    """Whether a client with this solo loss takes part in the joint training."""
+    return bool(audition_of(offer).passes(_solo_observation(solo_loss, level_shift))[0])
+
+
+def is_too_good(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
+    """Whether the operator looks at a solo model with this loss before it is paid."""
+    return bool(audition_of(offer).too_good(_solo_observation(solo_loss, level_shift))[0])
+
+
+def expected_solo_loss(offer: Offer, level_shift: float) -> float:
+    """The solo loss that is expected of her, given those of the others."""
+    return float(audition_of(offer).expected_solo_loss(_solo_observation(None, level_shift))[0])
+
+
+def label_and_computing_pay(
+    offer: Offer, test_loss: float, delivered: int, asked: int, evidence: SoloEvidence
+) -> tuple[float, float]:
+    """The two parts of pay, in the job's currency, not rounded."""
+    observed = observation_of(test_loss, delivered, asked, evidence)
+    terms = audition_of(offer)
+    return float(terms.label_pay(observed)[0]), float(terms.computing_pay(observed)[0])
+
+
+def observation_of(
+    test_loss: float, delivered: float | None, asked: int | None, evidence: SoloEvidence | None
+) -> Observation:
+    """The observation that the mechanism pays by; without evidence, the expected solo loss and all labels."""
+    from truthfl.contracts.contract import Observation
+
+    if evidence is None:
+        return Observation(test_loss, delivered=delivered, asked=asked)
+    return Observation(
+        test_loss,
+        delivered=delivered,
+        asked=asked,
+        solo_loss=_number(evidence.solo_loss),
+        level_shift=evidence.level_shift,
+        present_labels=evidence.present_labels,
+        loss_rise=evidence.loss_rise,
+    )
+
+
+def _solo_observation(solo_loss: float | None, level_shift: float) -> Observation:
+    from truthfl.contracts.contract import Observation
+
+    return Observation(0.0, solo_loss=_number(solo_loss), level_shift=level_shift)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,130 @@
+"""A receipt on the page: why it pays what it pays, and the audition's evidence.
+
+Receipts come from the server and are untrusted.
+
+Receipts come from the server and are untrusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from truthfl.ledger.commands import END, REMOVE
+from truthfl.ledger.evidence import (
+    LATE,
+    NO_LABELS,
+    NOT_OPENED,
+    SoloEvidence,
+    audition_of,
+    expected_solo_loss,
+    label_and_computing_pay,
+    no_model_reason,
+    observation_of,
+)
+from truthfl.ledger.settlement import loss_in_receipt
+from truthfl.ledger.terms import Offer
+from truthfl.page.catalogue import Message, rounded, shown
+from truthfl.page.offer import audition_numbers
+from truthfl.texts import plain
+
+LONGEST_REASON = 300  # of letters, of the server's reason
+
+
+def evidence_in(offer: Offer, settlement: Mapping[str, Any]) -> SoloEvidence | None:
+    """The evidence of the audition in a settlement; None without an audition."""
+    if not offer.job.has_audition:
+        return None
+    solo_loss = settlement["solo_loss"]
+    return SoloEvidence(
+        None if solo_loss is None else float(solo_loss),
+        float(settlement["level_shift"]),
+        float(settlement["present_labels"]),
+        float(settlement.get("loss_rise", 0.0)),
+    )
+
+
+def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidence | None) -> dict[str, Any] | None:
+    """The audition of a receipt's document; None without one.
+
+    labels, computing     the parts of pay
+    expected, limit       expected solo loss, and the highest that passes
+    expected_joint_loss   with the labels of those who took part
+    reason                the server's, if no model of hers was taken; reason_message: the same for the browser
+    """
+    if evidence is None:
+        return None
+    settlement = document["settlement"]
+    test_loss = loss_in_receipt(document, offer, evidence)
+    rounds, expected = (settlement["delivered"], settlement["asked"]), expected_solo_loss(offer, evidence.level_shift)
+    parts = label_and_computing_pay(offer, test_loss, *rounds, evidence)
+    joint = audition_of(offer).expected_joint_loss(observation_of(test_loss, *rounds, evidence))
+    reason = document["audition"]["result"]["reason"]
+    return {
+        "passed": settlement["passed"] is True,
+        "reason": None if reason is None else str(reason)[:LONGEST_REASON],
+        "reason_message": None if reason is None else shown(no_model_reason(str(reason)[:LONGEST_REASON])),
+        "solo_loss": evidence.solo_loss,
+        "expected": expected,
+        "limit": expected + audition_numbers(offer)["gate"],
+        "expected_joint_loss": float(joint[0]),
+        "labels": parts[0],
+        "computing": parts[1],
+    }
+
+
+WITH_REASON = {END: "receipt.why_ended_reason", REMOVE: "receipt.why_removed_reason"}
+WITHOUT_REASON = {END: "receipt.why_ended", REMOVE: "receipt.why_removed"}
+
+
+def why_nothing(
+    offer: Offer, document: Mapping[str, Any], loss: float, evidence: SoloEvidence | None
+) -> list[dict[str, Any]]:
+    """The reasons, a message each; empty if something is paid.
+
+    loss      by which she is paid
+    evidence  of her audition; None without one
+    """
+    settlement = document["settlement"]
+    if settlement["pay"] > 0:
+        return []
+    commands = [_by_command(one["document"]) for one in document.get("commands", {}).values()]
+    stopped = None if evidence is None or settlement["passed"] is True else _by_audition(offer, document, evidence)
+    own = [stopped] if stopped is not None else _by_work(offer, settlement, loss, evidence)
+    return [asdict(message) for message in [*commands, *own] if message is not None]
+
+
+def _by_command(command: Mapping[str, Any]) -> Message | None:
+    """What the operator did to the job, or to her."""
+    kind, why = str(command["kind"]), plain(command.get("why", "")).rstrip(".")
+    if why and kind in WITH_REASON:
+        return Message(WITH_REASON[kind], {"reason": {"quoted": why}})
+    return Message(WITHOUT_REASON[kind]) if kind in WITHOUT_REASON else None
+
+
+def _by_audition(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidence) -> Message:
+    if evidence.solo_loss is not None:
+        limit = expected_solo_loss(offer, evidence.level_shift) + audition_numbers(offer)["gate"]
+        return Message("receipt.why_stopped", {"own": rounded(evidence.solo_loss, 2), "limit": rounded(limit, 2)})
+    reason = plain(document["audition"]["result"]["reason"] or "")
+    if NO_LABELS in reason:
+        return Message("receipt.why_no_labels")
+    if LATE in reason or NOT_OPENED in reason:
+        return Message("receipt.why_no_model")
+    return Message("receipt.why_refused", {"reason": {"english": reason.rstrip(".")}})
+
+
+def _by_work(
+    offer: Offer, settlement: Mapping[str, Any], loss: float, evidence: SoloEvidence | None
+) -> list[Message | None]:
+    """What came out of her labels and rounds, if she was not stopped."""
+    own = None
+    if evidence is not None and evidence.solo_loss is not None:
+        expected = expected_solo_loss(offer, evidence.level_shift)
+        values = {"own": rounded(evidence.solo_loss, 2), "expected": rounded(expected, 2)}
+        own = Message("receipt.why_weak_labels", values)
+    if settlement["delivered"] == 0:
+        return [own, Message("receipt.why_no_rounds")]
+    joint = {"loss": rounded(loss, 2), "expected": rounded(offer.job.expected_loss, 2)}
+    return [own, Message("receipt.why_weak_model", joint)]

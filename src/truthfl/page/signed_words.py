@@ -1,0 +1,105 @@
+"""The words of an offer that are signed in English, terms and lies, in sentences of the catalogues.
+
+A sentence is given only if the signed words are just those that this version of truthfl writes for the contract: what
+was signed in other words is shown as it was signed, and nothing besides.
+
+An offer says what was tried in a few words and numbers of `adversary.lie_point`, such as "20% labeled, rest at random,
+batch × 0.5". These stand in the signed offer; here they are read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import Any
+
+from truthfl.ledger.settlement import BY_EXPECTED_LOSS, BY_LOWER_LOSS, BY_ROUNDS, IN_WORDS
+from truthfl.ledger.terms import Offer
+from truthfl.page.catalogue import Message
+
+EARLY_END = {
+    IN_WORDS + BY_ROUNDS: "terms.early_end_by_rounds",
+    IN_WORDS + BY_LOWER_LOSS: "terms.early_end_lower_loss",
+    IN_WORDS + BY_EXPECTED_LOSS: "terms.early_end",
+}
+
+
+def signed_terms_view(offer: Offer) -> dict[str, Any]:
+    """Messages for the formula and for dropping out, a list each, empty if there are none; and the names of pay terms.
+
+    lies   the signed words of the lies that were tried
+    """
+    return {
+        "formula": [asdict(message) for message in formula_messages(offer)],
+        "dropping_out": [asdict(message) for message in dropping_out_messages(offer)],
+        "lies": [{"kind": lie.kind, "words": lie.words} for lie in offer.client.lies],
+    }
+
+
+def formula_messages(offer: Offer) -> list[Message]:
+    """The formula in words."""
+    from truthfl.contracts.audition.pay import Audition
+    from truthfl.contracts.baselines import FlatPay
+    from truthfl.contracts.lceme.contract import Contract
+
+    keys = {
+        Audition.formula: ("terms.formula_labels", "terms.formula_computing", "terms.formula_sum"),
+        Contract.formula: ("terms.formula_lceme",),
+        FlatPay.formula: ("terms.formula_flat",),
+    }
+    return [Message(key) for key in keys.get(offer.job.formula, ())]
+
+
+def dropping_out_messages(offer: Offer) -> list[Message]:
+    """What happens if she drops out, or the operator ends the job."""
+    from truthfl.contracts.audition.pay import Audition
+    from truthfl.contracts.lceme.contract import Contract
+
+    keys = {Audition.dropping_out: "terms.dropping_out_audition", Contract.dropping_out: "terms.dropping_out"}
+    for words, key in keys.items():
+        rest = offer.job.dropping_out.removeprefix(words).strip()
+        if offer.job.dropping_out.startswith(words) and (not rest or rest in EARLY_END):
+            return [Message(key), *([Message(EARLY_END[rest])] if rest else [])]
+    return []
+
+
+NUMBER = r"([0-9.]+(?:e[-+]?[0-9]+)?)"
+PARTS = (  # words, key in the catalogues, names of the numbers
+    (rf"labels × {NUMBER}", "lie.more_labels", ("number",)),
+    (rf"{NUMBER}% labeled", "lie.labeled", ("percent",)),
+    ("no labels", "lie.no_labels", ()),
+    ("all labeled", "lie.all_labeled", ()),
+    ("rest at random", "lie.rest_random", ()),
+    ("rest left out", "lie.rest_left_out", ()),
+    ("rest by the common model", "lie.rest_common_model", ()),
+    ("rest by her own model", "lie.rest_own_model", ()),
+    ("rest by nearest neighbour", "lie.rest_nearest", ()),
+    ("solo model trained longer", "lie.solo_longer", ()),
+    ("solo model with more penalty", "lie.solo_penalty", ()),
+    ("solo model with shifts", "lie.solo_shifts", ()),
+    (rf"echo × {NUMBER}", "lie.echo", ("number",)),
+    (rf"echo × {NUMBER} with noise × {NUMBER}", "lie.echo_noise", ("number", "noise")),
+    (rf"garbage × {NUMBER}", "lie.garbage", ("number",)),
+    ("last bit", "lie.last_bit", ()),
+    ("sends nothing", "lie.nothing", ()),
+    (rf"batch × {NUMBER}", "lie.batch", ("number",)),
+    (rf"report × {NUMBER}", "lie.report", ("number",)),
+    (rf"report × {NUMBER} to {NUMBER}", "lie.report_growing", ("number", "last")),
+    ("the truth", "lie.truth", ()),
+)
+
+
+def lie_form(words: str) -> dict[str, Any]:
+    """What the browser gets of a lie's words: a list of messages; a part that is not known stays in English."""
+    return {"list": [_part(part) for part in words.split(", ")], "separator": ", "}
+
+
+def _part(words: str) -> dict[str, Any]:
+    for pattern, key, names in PARTS:
+        match = re.fullmatch(pattern, words)
+        if match:
+            try:
+                return asdict(Message(key, dict(zip(names, map(float, match.groups()), strict=True))))
+            except ValueError:
+                break
+    return {"english": words}
