@@ -25,14 +25,10 @@ from truthfl.page.signed_words import dropping_out_messages, formula_messages, l
 
 PAGE = Path(truthfl.page.__file__).parent
 ELSEWHERE = {  # files of the page whose sentences are not shown on it
-    "document_names.py": "no sentence for a reader",
-    "lie_words.py": "the words of a signed offer, which are read here",
-    "open_page.py": "the terminal",
-    "open_phone_page.py": "the terminal",
-    "phone_address.py": "the terminal",
-    "phone_certificate.py": "the terminal",
-    "script_bundle.py": "for who writes the scripts: faults that a test would see",
+    "files.py": "for those who write the scripts: faults that a test would see",
+    "phone.py": "the terminal",
     "serving.py": "the terminal",
+    "signed_words.py": "the words of a signed offer, which are read here",
 }
 ENGLISH = {  # how texts end that stay in English, and why
     "the offer's pay for ": "an absurd offer, which the page refuses to show",

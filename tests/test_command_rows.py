@@ -190,7 +190,7 @@ def test_a_pause_moves_the_deadline(rows, monkeypatch):
 
     real = time.sleep
     monkeypatch.setattr(stage_clock.time, "sleep", sleep)
-    monkeypatch.setattr("truthfl.federation.protocol.job_control.SECONDS_BETWEEN_READS", 0.0)
+    monkeypatch.setattr(JobControl, "_next_read", property(lambda _: 0.0, lambda _, __: None), raising=False)
     assert not clock.over
     began = time.monotonic()
     deadline = clock.deadline

@@ -35,12 +35,13 @@ def test_installation_succeeds_with_and_without_a_compiler(tmp_path, compiler):
         env={**os.environ, "CC": compiler, "LDSHARED": f"{compiler} -shared"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    built = list((target / "truthfl" / "learning").glob("_kernel*.so"))
+    built = list((target / "truthfl" / "learning" / "training").glob("_kernel*.so"))
     assert bool(built) == (compiler == COMPILER)
     code = (
         "import numpy as np; from truthfl import Strategies, Training;"
-        "from truthfl.learning.data.datasets import small_digits; from truthfl.learning.data.partition import Federated;"
-        "from truthfl.learning.data.partition import iid_partition; from truthfl.learning.models.softmax import SoftmaxRegression;"
+        "from truthfl.learning.data.datasets import small_digits;"
+        "from truthfl.learning.data.partition import Federated, iid_partition;"
+        "from truthfl.learning.models.softmax import SoftmaxRegression;"
         "from truthfl.learning.training.train import train; d = small_digits();"
         "f = Federated(SoftmaxRegression(64, 10), d, iid_partition(len(d), [50, 50], seed=1), Training(3, 1, 0.5));"
         "print(float(np.abs(train(f, Strategies.truthful([5, 5]), 1).params).max()) > 0)"

@@ -34,55 +34,62 @@ ASKED_FOR = [
     "is_individually_rational",
 ]
 
-FOR_ALL = {"certificate_parts", "coded_text", "errors", "files", "instructions", "texts"}
+FOR_ALL = {"certificates", "coded_text", "errors", "files", "instructions", "texts"}
 MAY_IMPORT = {
-    "mechanism": set(),
+    "contracts": {"learning"},
     "flower_patches": set(),
-    "learning": {"flower_patches", "mechanism"},
-    "adversary": {"learning", "mechanism"},
+    "learning": {"contracts", "flower_patches"},
+    "adversary": {"contracts", "learning"},
     "reporting": set(),
-    "simulate": {"federation", "job", "learning", "samples", "studies"},
-    "studies": {"adversary", "job", "learning", "mechanism", "reporting"},
-    "job": {"learning", "mechanism"},
-    "ledger": {"mechanism"},
-    "samples": {"learning", "mechanism"},
-    "page": {"samples", "learning", "ledger", "mechanism"},
+    "simulate": {"contracts", "federation", "job", "learning", "samples", "studies"},
+    "studies": {"adversary", "contracts", "job", "learning", "reporting"},
+    "job": {"contracts", "learning"},
+    "ledger": {"contracts"},
+    "home": {"ledger"},
+    "samples": {"learning"},
+    "page": {"contracts", "home", "learning", "ledger", "samples"},
     "federation": {
         "adversary",
+        "contracts",
         "flower_patches",
+        "home",
         "job",
-        "samples",
+        "learning",
         "ledger",
         "reporting",
-        "learning",
-        "mechanism",
+        "samples",
     },
-    "console": {"federation", "page", "ledger"},
-    "certificate_parts": set(),
+    "console": {"federation", "ledger", "page"},
     "files": set(),
     "flower": {"federation", "ledger"},
     "cli": {
-        "adversary",
-        "federation",
-        "job",
-        "samples",
-        "page",
-        "console",
-        "ledger",
-        "studies",
-        "reporting",
-        "learning",
-        "mechanism",
         "__version__",
+        "adversary",
+        "console",
+        "contracts",
+        "federation",
+        "home",
+        "job",
+        "learning",
+        "ledger",
+        "page",
+        "reporting",
+        "samples",
+        "studies",
     },
 }
 
 INSIDE_FEDERATION = {
-    "protocol": {"participant"},
-    "participant": {"protocol"},
-    "simulated": {"protocol", "participant"},
-    "deployed": {"protocol", "participant"},
+    "protocol": {"masking", "operator", "participant"},
+    "masking": {"participant", "protocol"},
+    "operator": {"protocol"},
+    "participant": {"masking", "protocol"},
+    "simulated": {"masking", "operator", "participant", "protocol"},
+    "deployed": {"operator", "participant", "protocol"},
 }
+
+MEASURE_ON_DATA = {"pilot", "planning"}  # the modules of contracts that train; all others are formulas on arrays
+WHAT_LEARNING_SEES = {("contracts", "setting"), ("contracts", "formulas")}
 
 
 def test_public_names():
@@ -169,6 +176,25 @@ def test_rooms_import_only_what_they_may():
         if module[0] in MAY_IMPORT and other[0] not in MAY_IMPORT[module[0]] | {module[0]} | FOR_ALL
     ]
     assert wrong == []
+
+
+def test_contracts_are_formulas_except_where_they_measure_and_learning_knows_none_of_them():
+    wrong = [
+        (module, other)
+        for module, other in imports()
+        if (module[0] == "contracts" and other[0] == "learning" and module[-1] not in MEASURE_ON_DATA)
+        or (module[0] == "learning" and other[0] == "contracts" and other[:2] not in WHAT_LEARNING_SEES)
+    ]
+    assert wrong == []
+
+
+def test_no_folder_has_too_many_modules_and_no_package_is_empty():
+    modules = {
+        folder: len(list(folder.glob("*.py"))) for folder in SOURCE.rglob("*") if (folder / "__init__.py").exists()
+    }
+    assert {str(folder.relative_to(SOURCE)): count for folder, count in modules.items() if not 2 <= count <= 18} == {
+        "federation": 1
+    }
 
 
 def test_the_parts_of_the_federation_import_only_what_they_may():

@@ -15,8 +15,8 @@ from truthfl.contracts.contract import Observation
 from truthfl.contracts.deviation import best_deviation
 from truthfl.contracts.setting import Training
 from truthfl.federation.operator.kept_jobs import fixed_draws
-from truthfl.federation.simulated import payoff as loss_payoff
 from truthfl.federation.simulated.in_process import run_job
+from truthfl.federation.simulated.payoff import joint_payoffs
 from truthfl.federation.simulated.report import client_rows, summary_sentences
 from truthfl.job import read_job
 from truthfl.learning.data.federations import Data, ModelChoice, build_federation, with_training
@@ -101,7 +101,7 @@ def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_ho
     assert outcome.cost == pytest.approx([120 + 30 * 0.05 * batch[0], 0, 0, 9 + 30 * 0.05 * batch[3]])
     assert np.isnan(outcome.payoff_if_honest).tolist() == [True, False, False, False]
     draws = fixed_draws(3)
-    again = loss_payoff.simulated_payoffs(job, planned[1], outcome.agreement, tuple(lively), draws)
+    again = joint_payoffs(job, planned[1], outcome.agreement, tuple(lively), draws)
     assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     for client in (1, 2):
         instead = [*lively[:client], "truthful", *lively[client + 1 :]]
@@ -121,7 +121,7 @@ def test_labels_that_are_derived_and_scales_that_fall_are_paid_for_as_in_trainin
     batch = [offer.client.batch_size for offer in outcome.agreement.offers]
     labels = np.array([30, 0, 150, 0])
     assert outcome.cost == pytest.approx(labels + 30 * 0.05 * np.array(batch))
-    again = loss_payoff.simulated_payoffs(job, scene, outcome.agreement, tuple(lively), fixed_draws(3))
+    again = joint_payoffs(job, scene, outcome.agreement, tuple(lively), fixed_draws(3))
     assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     done = run("run", path, "--out", tmp_path / "file", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
