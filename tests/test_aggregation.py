@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from test_training import DIGITS, MODELS, dishonest_federation
+from trainings import DIGITS, MODELS, dishonest_federation
 from truthfl import Training
 from truthfl.learning.data.federations import with_rule
 from truthfl.learning.data.partition import Federated, iid_partition

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audition_papers import LIES, RECIPE, TERMS, AuditionedAda, an_audition_offer
+from labeling_pages import DESKTOP, DIGITS, PHONE, axe, browser, looking  # noqa: F401
 from messages import told
 from participants import an_offer, changed, draw_pictures, written
-from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, looking  # noqa: F401
 from truthfl.home import folder as participant_folder
 from truthfl.home.record import COMMITTED, arrival_word, note_commitment, note_opening
 from truthfl.ledger.signing import new_key
@@ -341,7 +341,7 @@ def test_a_receipt_without_a_finite_solo_loss_is_a_sentence(ada):
     assert "cannot be written down" in documents_summary(ada.home)["trouble"]
 
 
-def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # noqa: F811
+def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
     offer = ada.gets_offer()
     data = draw_pictures(tmp_path / "data", 60)
@@ -413,7 +413,7 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # no
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_who_was_stopped_is_told_why(browser, tmp_path, scheme):  # noqa: F811
+def test_who_was_stopped_is_told_why(browser, tmp_path, scheme):
     ada = AuditionedAda(tmp_path)
     offer = ada.gets_offer()
     ada.accepts(offer)
@@ -436,7 +436,7 @@ def test_who_was_stopped_is_told_why(browser, tmp_path, scheme):  # noqa: F811
         assert axe(page) == []
 
 
-def test_who_sent_no_model_is_told_why_on_a_phone(browser, tmp_path):  # noqa: F811
+def test_who_sent_no_model_is_told_why_on_a_phone(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
     offer = ada.gets_offer()
     ada.accepts(offer)
@@ -458,7 +458,7 @@ def test_who_sent_no_model_is_told_why_on_a_phone(browser, tmp_path):  # noqa: F
             assert axe(page) == []
 
 
-def test_an_absurd_offer_is_one_sentence_in_the_browser(browser, tmp_path):  # noqa: F811
+def test_an_absurd_offer_is_one_sentence_in_the_browser(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
     ada.gets_offer(terms={"label_cap": -5.0})
     data = draw_pictures(tmp_path / "data", 3)

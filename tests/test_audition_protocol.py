@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 from audition_jobs import QUICK, Meddler, Plans, Setting, audition_job, audition_job_file, other_reply
 from known_plans import known_plans  # noqa: F401
 from messages import told
-from test_ledger_tampering import rewritten
+from tampering import rewritten
 from truthfl.cli.ledger import check as check_command
 from truthfl.contracts.contract import Observation
 from truthfl.errors import InputError

@@ -5,8 +5,8 @@ from contextlib import closing
 import pytest
 
 from browsers import launched
+from labeling_pages import axe, looking, showing
 from participants import draw_pictures
-from test_labeling_page import axe, looking, showing
 from truthfl.page.serving import open_page
 from truthfl.samples.label_store import Decision, LabelStore
 from truthfl.samples.sources import open_samples

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from commands import truthfl
+from enrolments import Job
 from small_jobs import small_job_file
-from test_enrolment_limits import Job
 from truthfl.cli.serve import print_plan_summary, sentences
 from truthfl.contracts.payoff import WarnFactors, plan_economics
 from truthfl.contracts.planning import plan_worth

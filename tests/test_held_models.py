@@ -8,19 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audition_jobs import Plans, Setting, audition_job
+from audition_jobs import Setting, audition_job
 from busy_clock import within
 from commands import truthfl
+from held_jobs import (
+    NarrowGate,
+    from_elsewhere,  # noqa: F401
+    good_model,
+)
 from truthfl import InputError
 from truthfl.federation.operator.job_status import StatusReader
 from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.operator.served_report import summary_sentences, write_served_report
-from truthfl.federation.participant import participant
 from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol.known_models import likeness, require_new_test_set, uncomparable_warnings
 from truthfl.home import folder as participant_folder
-from truthfl.job import DataJob
-from truthfl.learning.solo import Recipe, train_alone
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import Conflict
@@ -31,41 +33,9 @@ HONEST = ["truthful"] * 4
 SECONDS = 120.0
 
 
-class NarrowGate(Plans):
-    """Plans by which a loss is too good for honest people well above 0; that of so small a job would be below it."""
-
-    def __call__(self, job, side, make=DataJob.plan):
-        plan = super().__call__(job, side, make)
-        return replace(plan, contract=replace(plan.contract, gate=np.full(len(plan.clients), 0.2)))
-
-
 @pytest.fixture(scope="module")
 def plans():
     return NarrowGate()
-
-
-@pytest.fixture
-def from_elsewhere(monkeypatch):
-    """Cleo, the third, has a model that was trained on a thousand labels; the function says which, if on others."""
-    honest, given = participant.audition_model, {}
-
-    def audition_model(own, model, *arguments, client, **more):
-        if client == 2 and "model" in given:
-            return given["model"]
-        return honest(own, model, *arguments, client=client, **more)
-
-    monkeypatch.setattr(participant, "audition_model", audition_model)
-
-    def give(model):
-        given["model"] = model
-
-    return give
-
-
-def good_model(side):
-    data = side.pilot.data
-    everything = np.concatenate([data.features, side.test.features]), np.concatenate([data.labels, side.test.labels])
-    return train_alone(side.pilot.model, *everything, Recipe(800, 64, 0.5, 1e-3, 0), 1)
 
 
 def view_of(setting, which=-1):

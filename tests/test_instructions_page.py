@@ -5,8 +5,8 @@ import re
 import pytest
 
 from instructed_jobs import CLASSES, example_folder, instructed_ada
+from labeling_pages import DESKTOP, DIGITS, PHONE, axe, browser, command, looking, showing  # noqa: F401
 from participants import draw_pictures
-from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, command, looking, showing  # noqa: F401
 from truthfl.instructions import ClassInstructions, Instructions
 from truthfl.page.serving import open_page
 from truthfl.page.work import keys_of
@@ -34,7 +34,7 @@ def widths(page):
 
 
 @pytest.mark.parametrize(("how", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
-def test_the_offer_and_the_labeling_page_show_them(browser, told, how, scheme):  # noqa: F811
+def test_the_offer_and_the_labeling_page_show_them(browser, told, how, scheme):
     with (
         open_page(told.home, told.samples, DIGITS, told.key) as opened,
         looking(browser, opened.url, **how, color_scheme=scheme) as page,
@@ -73,7 +73,7 @@ def test_the_offer_and_the_labeling_page_show_them(browser, told, how, scheme): 
         page.wait_for_selector(showing(1))
 
 
-def test_without_instructions_the_key_does_nothing(browser, tmp_path):  # noqa: F811
+def test_without_instructions_the_key_does_nothing(browser, tmp_path):
     data = draw_pictures(tmp_path / "data", 3)
     with (
         open_page(tmp_path / "home", open_samples(data), ("ink", "paper")) as opened,
@@ -86,7 +86,7 @@ def test_without_instructions_the_key_does_nothing(browser, tmp_path):  # noqa: 
     assert keys_of(("ink", "idea")) == ("n", "d")  # the key is never a class's
 
 
-def test_label_shows_instructions_of_a_file(browser, tmp_path):  # noqa: F811
+def test_label_shows_instructions_of_a_file(browser, tmp_path):
     data, folder = draw_pictures(tmp_path / "data", 3), example_folder(tmp_path)
     (tmp_path / "classes.toml").write_text(CLASSES)
     with command(data, tmp_path / "home", "--instructions", tmp_path / "classes.toml") as (_, url):
@@ -109,7 +109,7 @@ def test_label_shows_instructions_of_a_file(browser, tmp_path):  # noqa: F811
             assert page.locator("#instructions img").count() == 0
 
 
-def test_other_files_of_the_folder_are_not_served(browser, told):  # noqa: F811
+def test_other_files_of_the_folder_are_not_served(browser, told):
     (told.home / FOLDER / ("ab" * 32)).write_bytes(b"another job's")
     with open_page(told.home, told.samples, DIGITS, told.key) as opened, looking(browser, opened.url) as page:
         page.watch.expected = "404"
@@ -122,7 +122,7 @@ def test_other_files_of_the_folder_are_not_served(browser, told):  # noqa: F811
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_many_classes_fit_the_dialog(browser, tmp_path):  # noqa: F811
+def test_many_classes_fit_the_dialog(browser, tmp_path):
     names = tuple(f"a class with a rather long name, number {k}" for k in range(60))
     given = Instructions("Long. " * 300, tuple(ClassInstructions(name, "w" * 300) for name in names))
     data = open_samples(draw_pictures(tmp_path / "data", 3))

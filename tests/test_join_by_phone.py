@@ -8,9 +8,9 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from browsers import launched
+from phones import HERE, PHONE
 from ports import free_port
-from test_federation_guide import ended_whatever_happens, finish, start, truthfl, wait_until
-from test_phone_page import HERE, PHONE
+from served_federations import ended_whatever_happens, finish, start, truthfl, wait_until
 
 JOB = """
 [data]

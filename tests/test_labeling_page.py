@@ -1,17 +1,28 @@
 """The page in a real browser: by keyboard, by touch, killed in the middle; nothing lost, nothing doubled."""
 
 import json
-import os
 import re
 import signal
 import sqlite3
-import subprocess
-import sys
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 
 import pytest
 
-from browsers import Watch, launched
+from labeling_pages import (
+    DESKTOP,
+    DIGITS,
+    DONE,
+    PHONE,
+    at,
+    axe,
+    browser,  # noqa: F401
+    command,
+    count,
+    decisions,
+    looking,
+    press,
+    showing,
+)
 from participants import Ada, an_offer, draw_pictures
 from truthfl.cli.join import _open_page
 from truthfl.federation.participant.node_settings import ASK, Settings
@@ -23,88 +34,9 @@ from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.label_store import Decision, LabelStore
 from truthfl.samples.sources import open_samples
 
-DIGITS = tuple("0123456789")
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
-DESKTOP = {"viewport": {"width": 1280, "height": 800}}
-NOT_FOUND_YET = 10_000  # milliseconds
-DONE = "#done:not([hidden])"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with launched() as opened:
-        yield opened
-
-
-@contextmanager
-def looking(browser, url, **how):
-    """A page at this address; whatever goes wrong in it, or leaves the machine, fails the test."""
-    context = browser.new_context(**(how or DESKTOP))
-    page = context.new_page()
-    page.set_default_timeout(NOT_FOUND_YET)
-    page.watch = Watch(page)
-    page.goto(url)
-    yield page
-    context.close()
-    assert page.watch.elsewhere == []
-    assert page.watch.trouble == []
-
-
-@contextmanager
-def command(data, home, *more):
-    """`truthfl label` as a process of its own; gives the process and the address."""
-    arguments = ["--data", data, "--home", home, "--no-browser", *more]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "truthfl", "label", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    )
-    try:
-        process.stdout.readline()
-        yield process, re.search(r"http://\S+", process.stdout.readline()).group()
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-def showing(position):
-    """What the page has when it shows the picture at this position; its policy lets no test evaluate strings in it."""
-    return f"body[data-at='{position}']"
-
-
-def at(page):
-    """The position of the picture that is shown."""
-    return int(page.evaluate("document.body.dataset.at"))
-
-
-def press(page, key, until=None):
-    """Press and wait for the next picture (or what `until` says); gives the position it was pressed at."""
-    before = at(page)
-    page.keyboard.press(key)
-    page.wait_for_selector(until or f"body:not([data-at='{before}'])")
-    return before
-
-
-def count(page):
-    return page.inner_text("#count")
-
-
-def decisions(home):
-    with closing(sqlite3.connect(home / "labels.db")) as database:
-        return database.execute("select sample, action, label, undoes from decisions order by number").fetchall()
-
 
 def digit(position):
     return str(position * 7 % 10)
-
-
-def axe(page):
-    from axe_playwright_python.sync_playwright import Axe
-
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    return [(one["id"], [node["target"] for node in one["nodes"]]) for one in found]
 
 
 def test_a_hundred_by_keyboard_through_reloads_and_a_killed_server(browser, tmp_path):

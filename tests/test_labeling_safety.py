@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from broken_pictures import png_that_says
 from participants import Ada, draw_pictures
-from test_samples import png_that_says
 from truthfl.errors import InputError, ServiceError
 from truthfl.page.access import CSRF_HEADER
 from truthfl.page.catalogue import Message, english

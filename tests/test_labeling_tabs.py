@@ -4,8 +4,8 @@ import webbrowser
 
 import pytest
 
+from labeling_pages import DIGITS, DONE, browser, count, decisions, looking, press, showing  # noqa: F401
 from participants import Ada, draw_pictures
-from test_labeling_page import DIGITS, DONE, browser, count, decisions, looking, press, showing  # noqa: F401
 from truthfl.cli.label import open_in_browser
 from truthfl.home import folder as participant_folder
 from truthfl.page.serving import open_page
@@ -17,7 +17,7 @@ def data(tmp_path):
     return draw_pictures(tmp_path / "data", 4)
 
 
-def test_two_tabs_know_of_each_other(browser, tmp_path, data):  # noqa: F811
+def test_two_tabs_know_of_each_other(browser, tmp_path, data):
     with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, opened.url) as one:
         one.wait_for_selector(showing(0))
         other = one.context.new_page()
@@ -39,7 +39,7 @@ def test_two_tabs_know_of_each_other(browser, tmp_path, data):  # noqa: F811
         other.wait_for_selector("#groups button:nth-child(6) >> text=5 2")
 
 
-def test_an_offer_that_comes_while_she_labels_stays_announced(browser, tmp_path, data):  # noqa: F811
+def test_an_offer_that_comes_while_she_labels_stays_announced(browser, tmp_path, data):
     ada = Ada(tmp_path)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector(showing(0))
@@ -63,7 +63,7 @@ def test_an_offer_that_comes_while_she_labels_stays_announced(browser, tmp_path,
         assert participant_folder.has_accepted(ada.home, again)
 
 
-def test_a_cost_that_is_none_is_said(browser, tmp_path, data):  # noqa: F811
+def test_a_cost_that_is_none_is_said(browser, tmp_path, data):
     ada = Ada(tmp_path)
     ada.gets_offer(samples=4)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
@@ -74,7 +74,7 @@ def test_a_cost_that_is_none_is_said(browser, tmp_path, data):  # noqa: F811
         page.wait_for_selector("#cost-words >> text=Honest work costs you")
 
 
-def test_keys_in_the_review_are_as_on_the_bench(browser, tmp_path, data):  # noqa: F811
+def test_keys_in_the_review_are_as_on_the_bench(browser, tmp_path, data):
     """Once for a held key, not with Ctrl, not when they are switched off; a class may be called Flagged."""
     classes = ("Flagged", "b")
     with open_page(tmp_path / "home", open_samples(data), classes) as opened, looking(browser, opened.url) as page:
@@ -101,7 +101,7 @@ def test_keys_in_the_review_are_as_on_the_bench(browser, tmp_path, data):  # noq
     assert [row[1] for row in decisions(tmp_path / "home")] == ["label"] * 3 + ["flag"]
 
 
-def test_she_signs_what_she_saw(browser, tmp_path, data):  # noqa: F811
+def test_she_signs_what_she_saw(browser, tmp_path, data):
     """An offer that comes while she is asked to sign another is not signed in its place."""
     ada = Ada(tmp_path)
     seen = ada.gets_offer(samples=4)
@@ -115,7 +115,7 @@ def test_she_signs_what_she_saw(browser, tmp_path, data):  # noqa: F811
         assert participant_folder.read_answer(ada.home, unseen) is None
 
 
-def test_news_from_the_server_is_shown(browser, tmp_path, data):  # noqa: F811
+def test_news_from_the_server_is_shown(browser, tmp_path, data):
     ada = Ada(tmp_path)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector(showing(0))
@@ -123,7 +123,7 @@ def test_news_from_the_server_is_shown(browser, tmp_path, data):  # noqa: F811
         page.wait_for_selector("#banner >> text=ended the job: <b>nobody</b> came.")
 
 
-def test_a_picture_that_the_browser_cannot_show_is_redrawn(browser, tmp_path, data):  # noqa: F811
+def test_a_picture_that_the_browser_cannot_show_is_redrawn(browser, tmp_path, data):
     """What the page passed over, and the node does not, would never be labeled."""
     with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, "about:blank") as page:
         page.route("**/samples/*/1", lambda route: route.fulfill(body="no picture", content_type="image/png"))
@@ -135,7 +135,7 @@ def test_a_picture_that_the_browser_cannot_show_is_redrawn(browser, tmp_path, da
         assert page.is_hidden("#unreadable")
 
 
-def test_the_next_pictures_are_fetched_before_they_are_wanted(browser, tmp_path, data):  # noqa: F811
+def test_the_next_pictures_are_fetched_before_they_are_wanted(browser, tmp_path, data):
     with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, "about:blank") as page:
         asked = []
         page.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[-1]))
@@ -148,7 +148,7 @@ def test_the_next_pictures_are_fetched_before_they_are_wanted(browser, tmp_path,
         assert "1" not in asked
 
 
-def test_it_is_not_done_while_one_is_skipped_and_they_come_back_in_order(browser, tmp_path, data):  # noqa: F811
+def test_it_is_not_done_while_one_is_skipped_and_they_come_back_in_order(browser, tmp_path, data):
     with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector(showing(0))
         for key, then in ((" ", 1), ("1", 2), (" ", 3), ("1", 0), ("1", 2)):
@@ -159,7 +159,7 @@ def test_it_is_not_done_while_one_is_skipped_and_they_come_back_in_order(browser
         press(page, "1", DONE)
 
 
-def test_the_page_opens_by_way_of_a_file_that_only_she_can_read(browser, tmp_path, data, monkeypatch):  # noqa: F811
+def test_the_page_opens_by_way_of_a_file_that_only_she_can_read(browser, tmp_path, data, monkeypatch):
     came = []
     monkeypatch.setattr(webbrowser, "open", came.append)
     (tmp_path / "home").mkdir()

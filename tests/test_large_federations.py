@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from audition_contracts import curve, inputs, measurement
 from small_jobs import ten_client_job_file
-from test_audition_contract import curve, inputs, measurement
 from truthfl import Clients, Constants, Observation, Training, lceme, optimal_batch_sizes, paper_bound, peer_shifts
 from truthfl.contracts.audition import labels as audition_labels
 from truthfl.contracts.audition import pilot as audition_pilot

@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 from base64 import b64decode, b64encode
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -18,15 +17,15 @@ from commands import truthfl
 from known_plans import known_plans  # noqa: F401
 from ledgers import KEY
 from small_jobs import small_job_file
+from tampering import rewritten
 from truthfl.cli import ledger as cli_ledger
 from truthfl.errors import TruthflError
 from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check, check_receipt
-from truthfl.ledger.entry import link_hash, payload_digest, row_key, sign_row
+from truthfl.ledger.entry import link_hash, row_key, sign_row
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.signing import GROUP_ORDER, write_key
 
@@ -171,23 +170,6 @@ def test_rows_of_unknown_kinds_are_named(entries):
     fault = check([*entries[:-1], replace(strange, hash=own_hash, signature=sign_row(row_key(KEY), own_hash))])
     assert "gift" in fault.message
     assert "it is of no kind that truthfl writes" in fault.message
-
-
-def rewritten(entries, kind, key, change):
-    """A book in which a row was changed by an operator who recomputes all hashes behind it, and signs them."""
-    made, previous = [], None
-    for entry in entries:
-        document = deepcopy(entry.document)
-        if (entry.kind, entry.key) == (kind, key):
-            change(document)
-        payload = canonical_bytes(document).decode()
-        before = entry.previous if previous is None else previous
-        link = entry.link() | {"payload": payload_digest(payload, entry.salt), "previous": before}
-        link.pop("hash")
-        previous = link_hash(link)
-        signature = sign_row(row_key(KEY), previous)
-        made.append(replace(entry, payload=payload, previous=before, hash=previous, signature=signature))
-    return made
 
 
 def more_base(document):

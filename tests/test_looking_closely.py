@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from labeling_pages import DESKTOP, DIGITS, PHONE, at, axe, browser, decisions, looking, press, showing  # noqa: F401
 from participants import draw_pictures
-from test_labeling_page import DESKTOP, DIGITS, PHONE, at, axe, browser, decisions, looking, press, showing  # noqa: F401
 from truthfl.page.serving import open_page
 from truthfl.samples.sources import open_samples
 
@@ -52,7 +52,7 @@ def seen_at(page, x, y):
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_the_picture_takes_the_room_there_is_and_nothing_scrolls(browser, tmp_path, photos, screen):  # noqa: F811
+def test_the_picture_takes_the_room_there_is_and_nothing_scrolls(browser, tmp_path, photos, screen):
     how, (width, height) = SCREENS[screen]
     scheme = "dark" if screen in ("portrait", "twice as large") else "light"
     with (
@@ -80,7 +80,7 @@ def test_the_picture_takes_the_room_there_is_and_nothing_scrolls(browser, tmp_pa
         assert axe(page) == []
 
 
-def test_zoom_by_key_wheel_and_double_click_begins_anew_with_each_picture(browser, tmp_path, photos):  # noqa: F811
+def test_zoom_by_key_wheel_and_double_click_begins_anew_with_each_picture(browser, tmp_path, photos):
     with open_page(tmp_path / "home", open_samples(photos), ANIMALS) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector(showing(0))
         whole = page.evaluate(PLACE)
@@ -127,7 +127,7 @@ def test_zoom_by_key_wheel_and_double_click_begins_anew_with_each_picture(browse
     assert [row[1:3] for row in decisions(tmp_path / "home")] == [("label", "cat")]
 
 
-def test_small_pictures_are_crisp_and_a_digit_is_a_label_rather_than_zoom(browser, tmp_path):  # noqa: F811
+def test_small_pictures_are_crisp_and_a_digit_is_a_label_rather_than_zoom(browser, tmp_path):
     data = draw_pictures(tmp_path / "data", 4)
     with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector("#stage img.crisp")
@@ -149,7 +149,7 @@ def test_small_pictures_are_crisp_and_a_digit_is_a_label_rather_than_zoom(browse
     assert [row[1] for row in decisions(tmp_path / "home")] == ["label", "skip", "flag", "undo", "undo", "undo"]
 
 
-def test_two_fingers_and_a_double_tap_zoom_on_a_phone(browser, tmp_path, photos):  # noqa: F811
+def test_two_fingers_and_a_double_tap_zoom_on_a_phone(browser, tmp_path, photos):
     with (
         open_page(tmp_path / "home", open_samples(photos), ANIMALS) as opened,
         looking(browser, opened.url, **PHONE) as page,
@@ -186,7 +186,7 @@ def test_two_fingers_and_a_double_tap_zoom_on_a_phone(browser, tmp_path, photos)
         page.wait_for_selector("#stage:not(.zoomed)")
 
 
-def test_forty_classes_are_found_by_typing(browser, tmp_path):  # noqa: F811
+def test_forty_classes_are_found_by_typing(browser, tmp_path):
     classes = tuple(f"{kind} {number}" for kind in ("pont", "Écluse", "barrage", "Straße") for number in range(10))
     data = draw_pictures(tmp_path / "data", 8)
     field = "#classes input"
@@ -238,7 +238,7 @@ def test_forty_classes_are_found_by_typing(browser, tmp_path):  # noqa: F811
         assert axe(page) == []
 
 
-def test_a_long_text_scrolls_by_key_and_keeps_its_shortcuts(browser, tmp_path):  # noqa: F811
+def test_a_long_text_scrolls_by_key_and_keeps_its_shortcuts(browser, tmp_path):
     lines = [{"text": f"Sentence {number}. " * 400} for number in range(3)]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
     with (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from messages import told
-from test_training import DIGITS, MODELS
+from trainings import DIGITS, MODELS
 from truthfl import Training
 from truthfl.learning.data.partition import Federated, iid_partition
 from truthfl.learning.pilot.runs import measure_loss_by_rounds

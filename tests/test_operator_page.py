@@ -13,10 +13,11 @@ import pytest
 from browsers import launched
 from busy_clock import within
 from console_jobs import PATIENCE, ConsoleJob, wait_for
+from held_jobs import NarrowGate, from_elsewhere, good_model  # noqa: F401
 from known_plans import known_plans  # noqa: F401
+from labeling_pages import DESKTOP, PHONE, axe, looking
 from ledgers import KEY, opening, raw
-from test_held_models import NarrowGate, from_elsewhere, good_model  # noqa: F401
-from test_labeling_page import DESKTOP, PHONE, axe, looking
+from operator_pages import give
 from truthfl.console.application import open_operator_page
 from truthfl.federation.operator.approval import ask_by_file
 from truthfl.federation.operator.job_watch import job_watch
@@ -61,20 +62,6 @@ def wait_for_row(console_job, kind):
                 return
         time.sleep(0.1)
     raise TimeoutError
-
-
-def give(page, name, why, **choices):
-    """Fill in the dialog of a command, look at its second step, and sign."""
-    page.click(f"#{name}" if name in ("approve", "disapprove") else f"#do-{name}")
-    for field, value in choices.items():
-        fill = page.fill if field == "minutes" else page.select_option
-        fill(f"#act-{field}", value)
-    page.fill("#act-why", why)
-    page.click("#act-go")
-    page.wait_for_selector("#act-confirm >> text=stands in the ledger for good")
-    page.evaluate("document.getElementById('notice').textContent = ''")  # of an earlier command
-    page.click("#act-go")
-    page.wait_for_selector("#notice >> text=Signed")
 
 
 def test_a_finished_job_with_all_its_parts(browser, done):
@@ -220,7 +207,7 @@ def test_a_plan_that_waits_is_shown_and_answered(browser, tmp_path, answer):
 
 
 @pytest.mark.parametrize(("word", "scheme"), [("accept", "light"), ("refuse", "dark")])
-def test_a_model_that_is_too_good_is_decided_on(browser, tmp_path, from_elsewhere, word, scheme):  # noqa: F811
+def test_a_model_that_is_too_good_is_decided_on(browser, tmp_path, from_elsewhere, word, scheme):
     console_job = ConsoleJob(tmp_path, ["truthful"] * 4, plan=NarrowGate(), audition_seconds=60.0)
     from_elsewhere(good_model(console_job.job.simulated_federation()))
     with console_job.running():

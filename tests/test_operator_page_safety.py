@@ -1,12 +1,11 @@
 """Who may look at the operator's page and act by it: token, cookie, host, origin, CSRF; which commands are refused."""
 
-from contextlib import contextmanager
-
 import httpx
 import pytest
 
 from console_jobs import ConsoleJob, wait_for
 from known_plans import known_plans  # noqa: F401
+from operator_pages import client_of
 from truthfl.console.application import open_operator_page
 from truthfl.federation.operator.job_watch import job_watch
 from truthfl.ledger.book import open_for_reading
@@ -36,17 +35,6 @@ def opened(held):
 @pytest.fixture
 def address(opened):
     return opened.url.split("/?")[0]
-
-
-@contextmanager
-def client_of(page):
-    """Somebody who came in by the whole address, with the page's secret for changes."""
-    address = page.url.split("/?")[0]
-    with httpx.Client(base_url=address, trust_env=False) as client:
-        assert client.get(page.url).status_code == 303
-        told = client.get("/api/status").json()
-        client.headers.update({"origin": address[: address.index("/", 8)], CSRF_HEADER: told["csrf"]})
-        yield client
 
 
 @pytest.fixture

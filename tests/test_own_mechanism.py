@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from audition_contracts import inputs as audition_inputs
+from audition_contracts import measurement as audition_measurement
 from audition_jobs import audition_job_file
 from small_jobs import small_job_file
-from test_audition_contract import inputs as audition_inputs
-from test_audition_contract import measurement as audition_measurement
 from truthfl import (
     Audition,
     Clients,

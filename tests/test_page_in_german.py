@@ -8,8 +8,8 @@ import pytest
 
 from audition_papers import AuditionedAda
 from browsers import launched
+from labeling_pages import DESKTOP, looking
 from participants import Ada, draw_pictures
-from test_labeling_page import DESKTOP, looking
 from truthfl.coded_text import coded, quoted
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.lceme.contract import Contract

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from browsers import launched
+from labeling_pages import axe, looking
 from ledgers import opening
-from test_labeling_page import axe, looking
-from test_operator_page import give
-from test_operator_page_safety import client_of
+from operator_pages import client_of, give
 from truthfl.cli.app import main
 from truthfl.console.application import open_operator_page
 from truthfl.federation.deployed.invitations import read_invitation

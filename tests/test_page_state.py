@@ -8,11 +8,11 @@ import pytest
 
 from audition_papers import AuditionedAda
 from busy_clock import within
+from labeling_pages import DESKTOP, DIGITS, PHONE, axe, browser, command, looking, showing  # noqa: F401
 from participants import Ada, draw_pictures
 from ports import free_port
+from served_federations import ended_whatever_happens, start
 from small_jobs import small_job_file
-from test_federation_guide import ended_whatever_happens, start
-from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, command, looking, showing  # noqa: F401
 from truthfl.home import folder as participant_folder
 from truthfl.home.node_state import ConnectionFile, note_stage
 from truthfl.home.record import RoundRecord, open_rounds
@@ -29,7 +29,7 @@ def clock(*words):
     return "#clock" + "".join(f":has-text('{one}')" for one in words)
 
 
-def test_a_page_whose_server_is_gone_says_so_in_three_seconds_also_while_idle(browser, tmp_path):  # noqa: F811
+def test_a_page_whose_server_is_gone_says_so_in_three_seconds_also_while_idle(browser, tmp_path):
     """Stopped and killed, on the offer, the receipt, the review and while labeling."""
     ada = Ada(tmp_path)
     data = draw_pictures(tmp_path / "data", 3)
@@ -58,7 +58,7 @@ def test_a_page_whose_server_is_gone_says_so_in_three_seconds_also_while_idle(br
             assert axe(page) == []
 
 
-def test_a_node_without_its_operators_server_says_so(browser, tmp_path):  # noqa: F811
+def test_a_node_without_its_operators_server_says_so(browser, tmp_path):
     """A real node that waits for a server that is not there; a page alone does not promise that something comes."""
     draw_pictures(tmp_path / "data", 3)
     write_key(new_key(), tmp_path / "ada.key", "Ada")
@@ -79,7 +79,7 @@ def test_a_node_without_its_operators_server_says_so(browser, tmp_path):  # noqa
         assert not page.locator(BY_ITSELF).is_visible()
 
 
-def test_an_operators_server_that_hangs_is_seen_in_three_seconds(browser, tmp_path):  # noqa: F811
+def test_an_operators_server_that_hangs_is_seen_in_three_seconds(browser, tmp_path):
     """Stopped without an end: its connections stay open, and nothing but its silence tells."""
     draw_pictures(tmp_path / "data", 12)  # at least as many as the job asks for
     write_key(new_key(), tmp_path / "ada.key", "Ada")
@@ -114,7 +114,7 @@ def _address(log):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt(browser, tmp_path, scheme):  # noqa: F811
+def test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt(browser, tmp_path, scheme):
     ada = AuditionedAda(tmp_path)
     offer = ada.gets_offer(samples=3, label_seconds=36000.0, terms={"labels": 3.0})
     data = draw_pictures(tmp_path / "data", 3)
@@ -165,7 +165,7 @@ def test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt(browser, 
         assert axe(page) == []
 
 
-def test_what_is_said_of_pay_follows_her_pace_and_the_operators_note(browser, tmp_path):  # noqa: F811
+def test_what_is_said_of_pay_follows_her_pace_and_the_operators_note(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
     data = draw_pictures(tmp_path / "data", 60)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:

@@ -16,6 +16,7 @@ import segno
 
 from browsers import launched
 from participants import draw_pictures
+from phones import HERE, PHONE
 from truthfl import certificates as certificate_parts
 from truthfl.cli.join import phone_access, tell_login
 from truthfl.cli.output import qr_lines, qr_matrix
@@ -28,8 +29,6 @@ from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.sources import open_samples
 
 DIGITS = tuple("0123456789")
-HERE = "127.0.0.1"
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
 
 @contextmanager

@@ -1,57 +1,13 @@
 """The report is one file that asks for nothing, and text stays text."""
 
-from html.parser import HTMLParser
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
+from reports import asks_for_nothing
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, how_made, page
 
 PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=30)
-
-
-class Reader(HTMLParser):
-    """Notes tags, attributes, text; and whether tags close in order."""
-
-    VOID = ("meta", "br", "path", "use")
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.attributes, self.texts, self.open = [], [], [], []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.texts.append(data)
-
-
-def asks_for_nothing(text):
-    read = Reader(text)
-    assert not {"script", "link", "iframe", "img", "object", "embed"} & set(read.tags)
-    for name, value in read.attributes:
-        assert not name.startswith("on")
-        if name in ("src", "href", "xlink:href", "action", "srcset"):
-            assert not value.startswith(("http", "//", "data:"))
-    style = text.split("<style>")[1].split("</style>")[0]
-    assert "url(" not in style
-    assert "@import" not in style
-    return read
 
 
 def a_report(text="x"):

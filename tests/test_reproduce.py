@@ -15,7 +15,7 @@ import pytest
 
 from commands import truthfl
 from messages import told
-from test_report import asks_for_nothing
+from reports import asks_for_nothing
 from truthfl.learning.data.datasets import small_digits
 from truthfl.learning.data.federations import Data, ModelChoice
 from truthfl.learning.pilot.runs import PilotDesign

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from audition_papers import AuditionedAda
+from labeling_pages import DESKTOP, DIGITS, PHONE, SELECTED, axe, browser, counts, decisions, looking, review, showing  # noqa: F401
 from participants import draw_pictures
-from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, decisions, looking, showing  # noqa: F401
 from truthfl.federation.participant.node_settings import Settings, participant_of, samples_to_show, solo_opinion
 from truthfl.learning.data.datasets import bundled_mnist
 from truthfl.learning.models.softmax import SoftmaxRegression
@@ -21,8 +21,6 @@ from truthfl.samples.handmade_labels import labels_of, quick_opinion
 from truthfl.samples.label_store import Decision, LabelStore
 from truthfl.samples.sources import open_samples
 
-SELECTED = "#grid [aria-selected=true]"
-
 
 def label_all(home, source, labels):
     with closing(LabelStore(home / "labels.db")) as store:
@@ -30,25 +28,15 @@ def label_all(home, source, labels):
             store.decide(Decision(f"nonce-{number:010d}", source.ids[number], "label", str(label)))
 
 
-def review(opened):
-    return opened.url.split("/?")[0] + "/review"
-
-
 def labels(home, source):
     return labels_of(home / "labels.db", source.ids, DIGITS).tolist()
-
-
-def counts(page):
-    return dict(
-        button.inner_text().split("\n") for button in page.locator("#groups button").all() if button.is_visible()
-    )
 
 
 def positions(page, what="#grid button"):
     return page.eval_on_selector_all(what, "all => all.map((one) => Number(one.dataset.at))")
 
 
-def test_many_get_one_label_by_keyboard_alone_and_one_undo_takes_it_back(browser, tmp_path):  # noqa: F811
+def test_many_get_one_label_by_keyboard_alone_and_one_undo_takes_it_back(browser, tmp_path):
     home, source = tmp_path / "home", open_samples(draw_pictures(tmp_path / "data", 12))
     label_all(home, source, [3] * 10)
     with open_page(home, source, DIGITS) as opened, looking(browser, opened.url) as page:
@@ -91,7 +79,7 @@ def test_many_get_one_label_by_keyboard_alone_and_one_undo_takes_it_back(browser
 
 
 @pytest.mark.parametrize(("how", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")])
-def test_a_selection_by_pointer_and_a_flag_that_shows_on_dark_pictures(browser, tmp_path, how, scheme):  # noqa: F811
+def test_a_selection_by_pointer_and_a_flag_that_shows_on_dark_pictures(browser, tmp_path, how, scheme):
     home, source = tmp_path / "home", open_samples(draw_pictures(tmp_path / "data", 9))
     label_all(home, source, [5] * 9)
     with closing(LabelStore(home / "labels.db")) as store:
@@ -125,7 +113,7 @@ def test_a_selection_by_pointer_and_a_flag_that_shows_on_dark_pictures(browser, 
     assert labels(home, source) == [5, 2, 5, 2, 2, 5, 5, 5, 5]
 
 
-def test_what_another_window_changed_meanwhile_is_not_replaced_by_a_selection(browser, tmp_path):  # noqa: F811
+def test_what_another_window_changed_meanwhile_is_not_replaced_by_a_selection(browser, tmp_path):
     home, source = tmp_path / "home", open_samples(draw_pictures(tmp_path / "data", 4))
     label_all(home, source, [1] * 4)
     with open_page(home, source, DIGITS) as opened, looking(browser, opened.url) as page:
@@ -177,7 +165,7 @@ def doubts_shown(page):
     ]
 
 
-def test_labels_that_a_quick_model_doubts_are_listed_once_there_are_enough(browser, tmp_path, digits):  # noqa: F811
+def test_labels_that_a_quick_model_doubts_are_listed_once_there_are_enough(browser, tmp_path, digits):
     data, given = digits
     home, source = tmp_path / "home", open_samples(data)
     label_all(home, source, given[:40])
@@ -206,7 +194,7 @@ def test_labels_that_a_quick_model_doubts_are_listed_once_there_are_enough(brows
             assert axe(page) == []
 
 
-def test_the_solo_model_is_asked_once_there_is_one_and_it_is_said_what_is_handed_in(browser, tmp_path, digits):  # noqa: F811
+def test_the_solo_model_is_asked_once_there_is_one_and_it_is_said_what_is_handed_in(browser, tmp_path, digits):
     data, given = digits
     ada = AuditionedAda(tmp_path)
     write_key(ada.key, ada.home / "key")

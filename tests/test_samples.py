@@ -3,16 +3,15 @@
 import gzip
 import json
 import os
-import struct
 import sys
 import time
-import zlib
 from io import BytesIO
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from broken_pictures import png_that_says
 from messages import told
 from participants import draw_pictures
 from truthfl.learning.data import datasets as array_files
@@ -25,16 +24,6 @@ from truthfl.samples.pixels import load_pictures, pixels_of
 from truthfl.samples.sample import UnreadableError
 from truthfl.samples.shown_pictures import THUMB, ShownPictures
 from truthfl.samples.sources import open_samples
-
-
-def png_that_says(width, height):
-    """A PNG of a few bytes that announces any size."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
 
 
 def test_a_folder_in_order_and_only_pictures(tmp_path):

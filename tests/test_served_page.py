@@ -15,10 +15,10 @@ import httpx
 import pytest
 
 from browsers import launched
+from labeling_pages import DESKTOP, axe, looking
+from operator_pages import give
 from ports import free_port
-from test_federation_guide import SECONDS, ended_whatever_happens, entries_of, finish, guide, start, truthfl, wait_until
-from test_labeling_page import DESKTOP, axe, looking
-from test_operator_page import give
+from served_federations import SECONDS, ended_whatever_happens, entries_of, finish, guide, start, truthfl, wait_until
 from truthfl.cli.invite import invite
 from truthfl.federation.deployed.invitations import read_invitation
 from truthfl.federation.operator.live_status import read_live_status

@@ -4,10 +4,9 @@ from contextlib import closing
 
 import pytest
 
+from labeling_pages import PHONE, SELECTED, axe, browser, counts, looking, review, showing  # noqa: F401
 from messages import told
 from participants import draw_pictures
-from test_labeling_page import PHONE, axe, browser, looking, showing  # noqa: F401
-from test_review_page import SELECTED, counts, review
 from truthfl.page.catalogue import MessageError
 from truthfl.page.http import BulkRequest, ConflictError, DecisionRequest, parse_bulk, parse_decision
 from truthfl.page.serving import open_page
@@ -78,7 +77,7 @@ def pressed(page, container="#classes"):
     return page.locator(f"{container} [aria-pressed=true]").all_inner_texts()
 
 
-def test_chosen_by_keys_confirmed_undone_and_reviewed(browser, tmp_path):  # noqa: F811
+def test_chosen_by_keys_confirmed_undone_and_reviewed(browser, tmp_path):
     home, source = tmp_path / "home", open_samples(draw_pictures(tmp_path / "data", 3))
     with open_page(home, source, CLASSES, several=True) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector(showing(0))
@@ -134,7 +133,7 @@ def test_chosen_by_keys_confirmed_undone_and_reviewed(browser, tmp_path):  # noq
         assert axe(page) == []
 
 
-def test_two_tabs_and_a_telephone_in_german(browser, tmp_path):  # noqa: F811
+def test_two_tabs_and_a_telephone_in_german(browser, tmp_path):
     home, source = tmp_path / "home", open_samples(draw_pictures(tmp_path / "data", 3))
     with (
         open_page(home, source, CLASSES, several=True) as opened,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
-from test_report import asks_for_nothing
+from reports import asks_for_nothing
 from truthfl import LossModel, Training, best_deviation
 from truthfl.cli.reproduce import size as size_command
 from truthfl.errors import InputError

@@ -10,9 +10,9 @@ import pytest
 
 import truthfl.page
 from browsers import launched
+from labeling_pages import DESKTOP, axe, looking
 from participants import Ada, draw_pictures
 from source_texts import coded_texts
-from test_labeling_page import DESKTOP, axe, looking
 from truthfl.home import folder as participant_folder
 from truthfl.page.catalogue import (
     Message,

@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from trainings import DIGITS, MODELS, dishonest_federation
 from truthfl import InputError, Strategies, Training
-from truthfl.learning.data.datasets import small_digits
-from truthfl.learning.data.partition import Federated, Partition, iid_partition, paper_partition
-from truthfl.learning.models.cnn import ConvolutionalNetwork
+from truthfl.learning.data.partition import Federated, Partition, iid_partition
 from truthfl.learning.models.softmax import SoftmaxRegression
 from truthfl.learning.people.behaviour import Behaviour, Unlabeled
 from truthfl.learning.people.behaviours import BEHAVIOURS
@@ -22,8 +21,6 @@ from truthfl.learning.training.local_training import takes_part
 from truthfl.learning.training.plain import train_plainly
 from truthfl.learning.training.train import train
 
-DIGITS = small_digits()
-MODELS = [SoftmaxRegression(64, 10, 0.01), ConvolutionalNetwork(8, 8, 1, 4, 10)]
 KERNELS = ["off", "auto", "plain"]
 
 
@@ -36,14 +33,6 @@ def with_kernel(request, monkeypatch):
         pytest.skip("the compiled kernel is not built here")
     yield request.param
     compiled.kernel.cache_clear()
-
-
-def dishonest_federation(model, local_steps, participation=1.0, names=None):
-    """One client of each behaviour, data of different sizes."""
-    names = list(BEHAVIOURS) if names is None else names
-    partition = paper_partition(DIGITS.labels, 40 + 7 * np.arange(len(names)), seed=3)
-    federated = Federated(model, DIGITS, partition, Training(6, local_steps, 0.3), participation=participation)
-    return federated, Profile(names, 20)
 
 
 @pytest.mark.usefixtures("with_kernel")
