@@ -6,6 +6,8 @@ import sys
 
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["helpers.databases"]
+
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored, here and in what tests start
 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -62,5 +64,5 @@ def pytest_collection_modifyitems(items):
 
 def pytest_sessionfinish():
     """Close the browser, if one was opened."""
-    if "browsers" in sys.modules:
-        sys.modules["browsers"].OPENED.close()
+    if "helpers.browsers" in sys.modules:
+        sys.modules["helpers.browsers"].OPENED.close()

@@ -1,0 +1,1 @@
+"""What tests share: jobs, participants, pages, browsers, databases, commands."""

@@ -1,0 +1,174 @@
+"""Chromium, driven by Playwright, and the labeling page in it: windows, keys, accessibility."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import ExitStack, closing, contextmanager
+
+import pytest
+from benchmarks.browser import NAMES, chromium
+
+KEPT = {}
+OPENED = ExitStack()  # what the end of all tests closes
+
+
+@contextmanager
+def launched():
+    """The browser of this process, which is started once; each test has pages of its own in it."""
+    if "browser" not in KEPT or not KEPT["browser"].is_connected():
+        KEPT["browser"] = _driver().chromium.launch(executable_path=_path(), args=["--no-sandbox"])
+        OPENED.callback(KEPT["browser"].close)
+    yield KEPT["browser"]
+
+
+def _path():
+    path = chromium()
+    if path is None:
+        pytest.skip(f"no browser: set TRUTHFL_CHROMIUM, or put one of {', '.join(NAMES)} on the PATH")
+    return path
+
+
+def _driver():
+    """Playwright has an event loop in this thread from now on: `asyncio.run` needs another thread."""
+    if "driver" not in KEPT:
+        _path()
+        playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright")
+        KEPT["driver"] = OPENED.enter_context(playwright.sync_playwright())
+    return KEPT["driver"]
+
+
+class Watch:
+    """Looks over a page's shoulder: errors, complaints, and requests to anybody but this machine.
+
+    Of failed requests the browser itself complains; a test that makes them fail sets `expected`.
+    """
+
+    def __init__(self, page):
+        self.trouble, self.elsewhere, self.expected = [], [], None
+        page.on("pageerror", lambda error: self.trouble.append(str(error)))
+        page.on("console", self._console)
+        page.on("request", self._request)
+
+    def _console(self, message):
+        if message.type in ("error", "warning") and not (self.expected and self.expected in message.text):
+            self.trouble.append(message.text)
+
+    def _request(self, request):
+        if not request.url.startswith("http://127.0.0.1:"):
+            self.elsewhere.append(request.url)
+
+
+DIGITS = tuple("0123456789")
+
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+
+
+DESKTOP = {"viewport": {"width": 1280, "height": 800}}
+
+
+NOT_FOUND_YET = 10_000  # milliseconds
+
+
+DONE = "#done:not([hidden])"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as opened:
+        yield opened
+
+
+@contextmanager
+def looking(browser, url, **how):
+    """A page at this address; whatever goes wrong in it, or leaves the machine, fails the test."""
+    context = browser.new_context(**(how or DESKTOP))
+    page = context.new_page()
+    page.set_default_timeout(NOT_FOUND_YET)
+    page.watch = Watch(page)
+    page.goto(url)
+    yield page
+    context.close()
+    assert page.watch.elsewhere == []
+    assert page.watch.trouble == []
+
+
+@contextmanager
+def command(data, home, *more):
+    """`truthfl label` as a process of its own; gives the process and the address."""
+    arguments = ["--data", data, "--home", home, "--no-browser", *more]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "truthfl", "label", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+    try:
+        process.stdout.readline()
+        yield process, re.search(r"http://\S+", process.stdout.readline()).group()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def showing(position):
+    """What the page has when it shows the picture at this position; its policy lets no test evaluate strings in it."""
+    return f"body[data-at='{position}']"
+
+
+def at(page):
+    """The position of the picture that is shown."""
+    return int(page.evaluate("document.body.dataset.at"))
+
+
+def press(page, key, until=None):
+    """Press and wait for the next picture (or what `until` says); gives the position it was pressed at."""
+    before = at(page)
+    page.keyboard.press(key)
+    page.wait_for_selector(until or f"body:not([data-at='{before}'])")
+    return before
+
+
+def count(page):
+    return page.inner_text("#count")
+
+
+def decisions(home):
+    with closing(sqlite3.connect(home / "labels.db")) as database:
+        return database.execute("select sample, action, label, undoes from decisions order by number").fetchall()
+
+
+def axe(page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [(one["id"], [node["target"] for node in one["nodes"]]) for one in found]
+
+
+SELECTED = "#grid [aria-selected=true]"
+
+
+def review(opened):
+    return opened.url.split("/?")[0] + "/review"
+
+
+def counts(page):
+    return dict(
+        button.inner_text().split("\n") for button in page.locator("#groups button").all() if button.is_visible()
+    )
+
+
+HERE = "127.0.0.1"
+
+
+TOUCH_PHONE = {
+    "viewport": {"width": 390, "height": 844},
+    "has_touch": True,
+    "is_mobile": True,
+    "device_scale_factor": 2,
+}

@@ -1,0 +1,129 @@
+"""`truthfl` commands as processes; ports, scripts and clocks of tests; what a refusal says.
+
+A thread sleeps for a beat again and again. On a machine with nothing else to do a beat takes a hundredth of a second;
+on one that is busy each takes longer, as whatever is measured does, and the beats are counted.
+
+The processes are forks of one that has imported truthfl, once for all tests of a pytest process: with standard input,
+output, folder, environment and exit code of their own, as a shell starts them. That the command works where nothing is
+imported is shown by all tests that start `python -m truthfl` (the guides, the README, interrupts and many others).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from truthfl import InputError
+
+
+def free_port():
+    """A port at which no process listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+BEAT = 0.01  # seconds
+
+
+@contextmanager
+def within(seconds):
+    """What is done in this context takes less than so many seconds."""
+    over, beats = threading.Event(), []
+
+    def count():
+        while not over.wait(BEAT):
+            beats.append(BEAT)
+
+    counting = threading.Thread(target=count, daemon=True)
+    counting.start()
+    try:
+        yield
+    finally:
+        over.set()
+        counting.join()
+    assert sum(beats) < seconds
+
+
+def told(call, *arguments, kind=InputError, **options):
+    with pytest.raises(kind) as error:
+        call(*arguments, **options)
+    text = str(error.value)
+    assert "\n" not in text
+    assert text.endswith(".")
+    return text
+
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+kill_and_resume = loaded("kill_and_resume")
+
+
+SECONDS = 120
+IMPORTED = [
+    "truthfl.cli.app",
+    "truthfl.cli.run",
+    "truthfl.cli.plan",
+    "truthfl.cli.verify",
+    "truthfl.federation.simulated.in_process",
+    "truthfl.ledger",
+    "truthfl.reporting",
+    "truthfl.studies",
+    "sklearn.datasets",
+    "rich.console",
+    "rich.table",
+]
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(IMPORTED)
+
+
+def truthfl(*words, cwd=None, timeout=SECONDS):
+    """Waits for its end; gives what `subprocess.run` with captured text gives."""
+    words = [str(word) for word in words]
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [Path(folder) / name for name in ("out", "error")]
+        where = (str(cwd or Path.cwd()), dict(os.environ))
+        process = FORKS.Process(target=_command, args=(words, *map(str, streams), *where))
+        process.start()
+        process.join(timeout)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            raise subprocess.TimeoutExpired(words, timeout)
+        out, error = (file.read_text(encoding="utf-8") for file in streams)
+        return subprocess.CompletedProcess(words, process.exitcode, out, error)
+
+
+def _command(words, out, error, folder, environment):
+    from truthfl.cli.entry import main
+
+    flags = os.O_WRONLY | os.O_CREAT
+    for number, opened in enumerate((os.open(os.devnull, os.O_RDONLY), os.open(out, flags), os.open(error, flags))):
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False, buffering=1)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["truthfl", *words]
+    main()

@@ -1,0 +1,146 @@
+"""`truthfl status` and `truthfl console` as commands: what they print, how wide, and what they say of bad folders."""
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from helpers.commanded_jobs import ConsoleJob
+from helpers.commands import truthfl as command
+from helpers.databases import KEY, opening
+from helpers.small_jobs import known_plans  # noqa: F401
+from truthfl.cli.status import status_lines, status_table
+from truthfl.federation.operator.job_watch import job_watch
+from truthfl.federation.operator.kept_jobs import keep_ledger_address
+from truthfl.ledger.book import open_ledger
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    console_job = ConsoleJob(tmp_path_factory.mktemp("status"))
+    console_job.run()
+    return console_job
+
+
+def test_a_table_within_a_hundred_columns(done):
+    told = command("status", "--out", done.folder)
+    assert told.returncode == 0, told.stderr
+    lines = told.stdout.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert f"Job {done.name}: over since" in lines[0]
+    assert re.search(r"Ben +stopped +\d+/\d+ +2\.\d{4} ", told.stdout)
+    assert re.search(r"Ada +settled +\d+/\d+ +0\.\d{4} +12/12 ", told.stdout)
+    assert "The job is over." in lines
+    assert re.search(r"Settled [\d,]+ \w+: due [\d,]+\.", told.stdout)
+
+
+def test_many_and_long_names_stay_within_a_hundred_columns(tmp_path):
+    from rich.console import Console
+
+    names = ["Ada " * 40, *(f"hospital-{number}" for number in range(60))]
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
+        book.append("job", "job", "job", opening(job={"clients": {"name": names}}))
+        reason = {"stage": "enrolment", "round": None, "client": None, "node": "1", "reason": "r" * 300}
+        for number in range(9):
+            book.append("job", "rejection", str(number), reason)
+    with job_watch(tmp_path) as watched:
+        status = watched.read()
+    screen = Console(width=100, file=io.StringIO(), record=True)
+    screen.print(status_table(status), *status_lines(status), sep="\n")
+    text = screen.export_text()
+    assert max(map(len, text.splitlines())) <= 100
+    assert "… 21 more" in text
+    assert "… and 4 more." in text
+
+
+def test_json_is_the_whole_status(done):
+    told = json.loads(command("status", "--out", done.folder, "--json").stdout)
+    assert told["job"] == done.name
+    assert [one["name"] for one in told["participants"]] == ["Ada", "Ben", "Cleo", "Dora"]
+    assert len(told["rounds"]) == 12
+
+
+def test_metrics_once(done):
+    told = command("status", "--out", done.folder, "--metrics")
+    assert "truthfl_rounds_total 12.0\n" in told.stdout
+
+
+def test_watched_until_it_is_interrupted(done):
+    arguments = [sys.executable, "-m", "truthfl", "status", "--out", str(done.folder), "--watch"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        shown = ""
+        while "Settled" not in shown:
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            shown += line
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--out", "nowhere"], "nowhere is not there; name the folder of truthfl serve or truthfl run with --out."),
+        (["--out", "."], "has no job yet"),
+        (["--out", "file"], "file is no folder"),
+        (["--out", ".", "--json", "--watch"], "--json, --watch and --metrics exclude each other"),
+    ],
+)
+def test_bad_folders_in_a_sentence(tmp_path, words, told):
+    (tmp_path / "file").write_text("")
+    ended = command("status", *words, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("truthfl: ")
+    assert told in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("name", ["status", "console"])
+def test_another_account_is_told_so(done, name):
+    done.folder.chmod(0o700)
+    code = f"""
+import os, sys
+from truthfl.cli import app, console, label, status
+from truthfl.console import metrics, open_operator_page
+from truthfl.federation.protocol import job_watch, serving_file
+os.setuid(65534)
+sys.argv = ["truthfl", {name!r}, "--out", {str(done.folder)!r}]
+app.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd="/")
+    assert ended.returncode == 3
+    assert (
+        ended.stderr
+        == f"truthfl: {done.folder} can be read by its owner alone; run this under the operator's account.\n"
+    )
+
+
+def test_a_password_in_the_address_is_not_told(tmp_path):
+    keep_ledger_address(tmp_path, "postgresql://ada:hunter2@127.0.0.1:1/none")
+    for name in ("status", "console"):
+        ended = command(name, "--out", tmp_path)
+        assert ended.returncode == 3
+        assert "hunter2" not in ended.stdout + ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
+
+
+def test_the_page_of_a_finished_job(done):
+    arguments = [sys.executable, "-m", "truthfl", "console", "--out", str(done.folder), "--no-browser"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        url = re.search(r"http://\S+", process.stdout.readline()).group()
+        with httpx.Client(trust_env=False, follow_redirects=True) as client:
+            assert client.get(url).status_code == 200
+            status = client.get(f"{url.split('?')[0]}api/status").json()["status"]
+            assert (status["job"], status["can_act"]) == (done.name, True)
+        process.send_signal(signal.SIGINT)
+        told, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert told.endswith("Closed.\n")

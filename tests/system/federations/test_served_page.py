@@ -1,0 +1,249 @@
+"""A real federation steered on the operator's page alone: invited, approved, paused, resumed, reduced and ended there.
+
+The server is a process without a terminal; participants are processes that join by the invitations of the page.
+"""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from helpers.browsers import DESKTOP, axe, launched, looking
+from helpers.commanded_jobs import give
+from helpers.commands import free_port
+from helpers.served_federations import (
+    SECONDS,
+    ended_whatever_happens,
+    entries_of,
+    finish,
+    guide,
+    start,
+    truthfl,
+    wait_until,
+)
+from truthfl.cli.invite import invite
+from truthfl.federation.deployed.invitations import read_invitation
+from truthfl.federation.operator.live_status import read_live_status
+from truthfl.ledger.checking import check
+from truthfl.ledger.job_view import job_view
+
+NAMES = ("Ada", "Ben", "Cleo", "Dora")
+FIRST_STAGES = ["enrolling", "planning", "approving", "offering", "labeling", "auditioning"]
+LAST_STAGES = ["testing", "over"]
+MANY_ROUNDS = 300  # more than there are until the job is paused
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """The guide's keys, job and shares."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "digits.toml").write_text(guide()[0], encoding="utf-8")
+    for words in ("keys server --host 127.0.0.1 --out keys", "share digits.toml --out shares --seed 3"):
+        done = truthfl(folder, *words.split())
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def folder(prepared, tmp_path):
+    shutil.copytree(prepared, tmp_path / "here")
+    return tmp_path / "here"
+
+
+def joined(folder, name):
+    """A process that takes part, by the file NAME.invitation."""
+    words = ["join", f"{name}.invitation", "--data", f"shares/{name}.npz", "--home", name.lower(), "--accept"]
+    return start(folder, words, name)
+
+
+def told(folder, words, started):
+    """What this expression finds in the server's log, as soon as it is there."""
+    found = lambda: re.search(words, (folder / "serve.log").read_text(encoding="utf-8"))  # noqa: E731
+    wait_until(found, started, folder)
+    return found().group()
+
+
+def rounds(folder):
+    return sum(row.kind == "round" for row in entries_of(folder))
+
+
+@contextmanager
+def stopped(process):
+    """A participant's process stands still, so that no round ends."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def has_round_without(folder, name):
+    """Whether this client's report was not taken in some round."""
+    rows = entries_of(folder)
+    view = job_view(rows[0].job, rows)
+    return view.delivered[name] < len(view.rounds)
+
+
+def invited_by_line(page, folder, name):
+    """Invite on the page, and copy the line."""
+    give(page, "invite", "she has good pictures", client=name)
+    page.click("#invited-copy")
+    page.wait_for_selector("#invited-done >> text=Copied.")
+    line = page.evaluate("navigator.clipboard.readText()")
+    assert line == page.input_value("#invited-line")
+    assert axe(page) == []
+    (folder / f"{name}.invitation").write_text(line, encoding="utf-8")
+
+
+def invited_by_file(page, folder, name):
+    """Invite on the page, and save the file."""
+    give(page, "invite", "she has good pictures", client=name)
+    with page.expect_download() as download:
+        page.click("#invited-save")
+    assert download.value.suggested_filename == f"{name}.invitation"
+    download.value.save_as(folder / f"{name}.invitation")
+
+
+def test_a_federation_steered_on_the_page_alone(browser, folder):
+    job = guide()[0].replace("rounds = 5", f"rounds = {MANY_ROUNDS}")
+    (folder / "digits.toml").write_text(job, encoding="utf-8")
+    words = ["serve", "digits.toml", "--keys", "keys", "--port", str(free_port()), "--seed", "3", "--out", "served"]
+    with ended_whatever_happens(
+        {"serve": start(folder, [*words, "--page", "--no-browser", "--metrics", "0"], "serve")}
+    ) as started:
+        url = told(folder, r"http://\S+\?token=\S+", started)
+        with looking(browser, url, **DESKTOP, permissions=["clipboard-read", "clipboard-write"]) as page:
+            page.set_default_timeout(SECONDS * 1000)
+            page.wait_for_selector("#people tr:nth-child(4) >> text=awaited")
+            for name in NAMES:
+                (invited_by_file if name == "Ben" else invited_by_line)(page, folder, name)
+                page.wait_for_selector("#invited-words >> text=good once, until")
+                page.click("#invited-close")
+                page.wait_for_selector("#invited-save:not([href])", state="attached")  # it is forgotten
+                assert page.input_value("#invited-line") == ""
+            page.wait_for_selector("#people tr:nth-child(4) >> text=invitation good until")
+            assert page.locator("#people .state >> text=invited").count() == 4
+            codes = [read_invitation(str(folder / f"{name}.invitation")).code for name in NAMES]
+            page.reload()
+            page.wait_for_selector("#people tr")
+            seen = page.content() + page.request.get(url.split("?")[0] + "api/status").text()
+            seen += "".join(row.payload for row in entries_of(folder))
+            assert not any(code in seen for code in codes)
+            started |= {name: joined(folder, name) for name in NAMES}
+            page.wait_for_selector("#waiting:not([hidden])")
+            assert page.locator("#do-invite").count() == 0
+            assert not any(row.kind == "offer" for row in entries_of(folder))
+            give(page, "approve", "as we said")
+            page.click("#do-pause")  # rounds are quick, so all is prepared before they begin
+            page.fill("#act-why", "lunch")
+            page.click("#act-go")
+            wait_until(lambda: rounds(folder) > 0, started, folder)
+            page.click("#act-go")
+            page.wait_for_selector("#banner >> text=The job is paused")
+            before = read_live_status(folder / "served").rounds_timed
+            wait_until(lambda: rounds(folder) == before, started, folder)  # the last row is written a moment later
+            require_live(page, told(folder, r"http://\S+/metrics", started))
+            assert axe(page) == []
+            assert rounds(folder) == before
+            with stopped(started["Ada"]):
+                give(page, "resume", "after lunch")
+                give(page, "remove", "she asked to leave", client="Cleo")
+            wait_until(lambda: has_round_without(folder, "Cleo"), started, folder)
+            page.watch.expected = "net::ERR_"  # the page goes with its server
+            with stopped(started["Ada"]):
+                give(page, "end", "good enough")
+            said = finish(started["serve"], folder, "serve")
+            assert started["serve"].returncode == 0, said
+            page.wait_for_selector("#alarm >> text=does not answer")
+        for name in NAMES:
+            heard = finish(started[name], folder, name)
+            assert (started[name].returncode, "It holds." in heard) == (0, True), heard
+    assert not any(code in said for code in codes)
+    assert "was not let in" not in said
+    require_commands(entries_of(folder), said)
+    checked = truthfl(folder, "ledger", "check", "served/ledger.db")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def require_live(page, metrics):
+    """On the page, without a reload: who labeled, passed and trains; and as metrics the same without names."""
+    page.wait_for_selector("#people tr:nth-child(1) >> text=training")
+    page.wait_for_selector("#people tr:nth-child(2) >> text=stopped")
+    page.wait_for_selector("#tiles >> text=485 / 485")
+    page.wait_for_selector(f"#curve-now >> text=of {MANY_ROUNDS:,}")
+    assert page.locator("#solo-plot circle.bad").count() == 1
+    text = httpx.get(metrics, trust_env=False).text
+    assert {"truthfl_up 1.0", "truthfl_job_paused 1.0", "truthfl_clients_enrolled 4.0"} <= set(text.splitlines())
+    assert not any(name in text for name in NAMES)
+
+
+def require_commands(rows, said):
+    """In the ledger: what was done on the page, in its order, and what follows from it."""
+    view = job_view(rows[0].job, rows)
+    kinds = [*["invite"] * len(NAMES), "approve", "pause", "resume", "remove", "end"]
+    assert [command.kind for _, command in view.valid_commands] == kinds
+    assert [command.fields["name"] for _, command in view.valid_commands[: len(NAMES)]] == list(NAMES)
+    assert set(view.receipts) == set(NAMES)
+    assert view.delivered["Cleo"] < view.delivered["Ada"] == len(view.rounds) < MANY_ROUNDS
+    stages = re.findall(r"stage: (\w+, paused|\w+)", said)
+    assert stages == [*FIRST_STAGES, "training", "training, paused", "training", *LAST_STAGES]
+
+
+def test_the_log_for_programs(folder):
+    """Every line of standard output is JSON about this job, with its stages, and none has a secret."""
+    words = ["serve", "digits.toml", "--keys", "keys", "--port", str(free_port()), "--out", "served", "--log", "json"]
+    command = [sys.executable, "-m", "truthfl", *words, "--yes", "--page", "--no-browser"]
+    with (folder / "serve.log").open("wb") as log, (folder / "people.log").open("wb") as people:
+        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=people)
+    with ended_whatever_happens({"serve": process}) as started:
+        told(folder, "waiting for 4 clients", started)
+        for name in NAMES:
+            invite(name, folder / "served", folder / f"{name}.invitation")
+        started |= {name: joined(folder, name) for name in NAMES}
+        text = finish(process, folder, "serve")
+        assert process.returncode == 0, text + (folder / "people.log").read_text(encoding="utf-8")
+        for name in NAMES:
+            assert "It holds." in finish(started[name], folder, name)
+    rows = entries_of(folder)
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert {line["job"] for line in lines} == {rows[0].job}
+    assert [line["sequence"] for line in lines if "sequence" in line] == [row.sequence for row in rows]
+    stages = [line["stage"] for line in lines if line["event"] == "stage"]
+    assert stages == [
+        "enrolling",
+        "planning",
+        "approving",
+        "offering",
+        "labeling",
+        "auditioning",
+        "training",
+        "testing",
+        "over",
+    ]
+    for secret in secrets_of(folder):
+        assert secret not in text
+    assert check(rows) is None
+
+
+def secrets_of(folder):
+    """The operator's keys, seed and secret of draws, the page's token, and codes of invitations."""
+    url = re.search(r"http://\S+/([^/]+)/\?token=(\S+)", (folder / "people.log").read_text(encoding="utf-8"))
+    (kept,) = (folder / "served").rglob("secrets.json")
+    found = [*url.groups(), *map(str, json.loads(kept.read_text()).values())]
+    found += [read_invitation(str(folder / f"{name}.invitation")).code for name in NAMES]
+    for path in [folder / "keys" / "operator", *(folder / "served" / "agreement-keys").iterdir()]:
+        found += [line for line in path.read_text(encoding="latin-1").splitlines() if len(line) > 20 and line[0] != "-"]
+    assert len(found) > 10
+    return found

@@ -1,0 +1,337 @@
+"""A contract of one's own, written here and nowhere else: planned, verified, offered, paid, received and checked."""
+
+import re
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from helpers.auditions import audition_job_file
+from helpers.auditions import inputs as audition_inputs
+from helpers.auditions import measurement as audition_measurement
+from helpers.small_jobs import small_job_file
+from truthfl import (
+    Audition,
+    Clients,
+    Evidence,
+    InputError,
+    LossModel,
+    Mechanism,
+    Observation,
+    PlanInputs,
+    Training,
+    find_mechanism,
+    mechanism_kinds,
+    register,
+    unregister,
+    work_cost,
+)
+from truthfl.cli.plan import expected_pay, largest_gain
+from truthfl.contracts.audition.plan import plan_as
+from truthfl.contracts.contract import require_collected, require_sound
+from truthfl.contracts.setting import Strategies
+from truthfl.federation.simulated.in_process import run_job
+from truthfl.home import folder as participant_folder
+from truthfl.job import read_job
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.ledger.book import open_for_reading
+from truthfl.ledger.checking import check
+from truthfl.ledger.receipts import receipt_fault
+from truthfl.ledger.signing import read_key
+from truthfl.page.documents import offer_view, receipt_view
+from truthfl.studies.verify.job_verification import verify_job
+
+QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16, 32))
+BONUS_SHARE = 0.5
+
+
+@pytest.fixture
+def bonus():
+    """Cost, and a bonus that falls with the loss, never below zero."""
+
+    @dataclass(frozen=True, eq=False)
+    class CostAndBonus(Mechanism):
+        kind: ClassVar[str] = "cost and bonus"
+        formula: ClassVar[str] = "pay = (cost + max(0, bonus * (1 - test_loss / reference))) * delivered / asked"
+
+        batch_size: np.ndarray
+        cost: np.ndarray
+        bonus: np.ndarray
+        reference: np.ndarray
+
+        @classmethod
+        def plan(cls, inputs):
+            batches = inputs.best_batch_sizes()
+            cost = work_cost(inputs.clients, inputs.training, Strategies.truthful(batches))
+            loss = np.full(len(batches), 2 * inputs.loss_model.truthful_loss(batches))
+            return cls(batches, cost, BONUS_SHARE * cost, loss)
+
+        def pay(self, seen):
+            amount = self.cost + np.maximum(0.0, self.bonus * (1.0 - np.asarray(seen.test_loss) / self.reference))
+            return amount if seen.delivered is None else amount * seen.delivered / seen.asked
+
+    register(CostAndBonus)
+    yield CostAndBonus
+    unregister("cost and bonus")
+
+
+def own_job(folder: Path):
+    return read_job(small_job_file(folder, 'kind = "lceme"', 'kind = "cost and bonus"'))
+
+
+def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
+    job = own_job(tmp_path)
+    planned = job.plan(job.server_side(), QUICK)
+    assert isinstance(planned.contract, bonus)
+    assert planned.contract.pay_range(0.0, 10.0)[0] == pytest.approx(planned.contract.cost)
+    assert planned.contract.pay_range(0.0, 10.0)[1] == pytest.approx((1 + BONUS_SHARE) * planned.contract.cost)
+
+    outcome = run_job(job, tmp_path / "run", design=QUICK)
+    terms = outcome.agreement.terms
+    assert (terms.contract, terms.formula) == ("cost and bonus", bonus.formula)
+    loss = outcome.test_loss
+    for offer, pay, refused in zip(outcome.agreement.offers, outcome.pay, outcome.refused, strict=True):
+        own = offer.client.pay
+        right = own["cost"] + max(0.0, own["bonus"] * (1 - loss / own["reference"]))
+        assert pay == (0 if refused else round(right))
+    with open_for_reading(tmp_path / "run" / "ledger.db") as book:
+        assert check(book.entries()) is None
+
+    ada = tmp_path / "run" / "participants" / "Ada"
+    assert receipt_fault(participant_folder.receipts(ada)[0]) is None
+    shown = offer_view(ada, read_key(ada / "key"), None, None)
+    assert shown["explanation"] == [f"{bonus.formula.capitalize()}."]
+    assert shown["spread"]["worst"] == pytest.approx(outcome.agreement.offers[0].client.pay["cost"], rel=0.05)
+    assert f"{receipt_view(ada)['paid']:.0f}" == f"{outcome.pay[0]:.0f}"
+
+    unregister("cost and bonus")  # somebody who has not installed it is told so
+    assert "must be one of: audition, lceme, flat" in receipt_fault(participant_folder.receipts(ada)[0])
+
+
+def test_a_contract_of_ones_own_is_verified_in_real_training(bonus, tmp_path):
+    job = own_job(tmp_path)
+    own, *others = verify_job(job, tmp_path, quick=True, runs=200, workers=1).verdicts
+    assert own.rule == "cost and bonus"
+    assert 1.0 < own.pay_over_cost < 1 + BONUS_SHARE
+    assert own.lying_pays  # it pays mostly for nothing, and this is found out
+    assert "flat" in {other.rule for other in others}
+    assert bonus.kind in mechanism_kinds()
+
+
+def test_a_contract_that_plans_nothing_cannot_be_verified(bonus, tmp_path, monkeypatch):
+    job = own_job(tmp_path)
+    monkeypatch.delattr(bonus, "plan")
+    with pytest.raises(InputError, match=re.escape("the contract 'cost and bonus' has no plan; it can be studied")):
+        verify_job(job, tmp_path, quick=True, workers=1)
+
+
+@pytest.fixture
+def thanks():
+    """The pay of an audition, for half of the labels, and something for everybody who passes."""
+
+    @dataclass(frozen=True, eq=False)
+    class AuditionAndThanks(Audition):
+        kind: ClassVar[str] = "audition and thanks"
+        formula: ClassVar[str] = "as of an audition, and thanks for who passes"
+
+        thanks: np.ndarray
+
+        @classmethod
+        def plan(cls, inputs):
+            usual = Audition.plan(inputs)
+            terms = {field.name: getattr(usual, field.name) for field in fields(usual)}
+            labels = np.floor(usual.labels / 2)
+            terms |= {"labels": labels, "total_labels": np.full(len(labels), labels.sum())}
+            return cls(**terms, thanks=np.full(len(labels), 77.0))
+
+        def label_pay(self, seen, passed=None):
+            passed = self.passes(seen) if passed is None else passed
+            return super().label_pay(seen, passed) + np.where(passed, self.thanks, 0.0)
+
+        def pay_range(self, lowest_loss, highest_loss):
+            low, high = super().pay_range(lowest_loss, highest_loss)
+            return low, high + self.thanks
+
+    register(AuditionAndThanks)
+    yield AuditionAndThanks
+    unregister("audition and thanks")
+
+
+def test_a_contract_of_ones_own_pays_by_solo_models(thanks, tmp_path):
+    """It is planned, offered, paid, received and checked, and never replaced by the built-in audition."""
+    more = ('"audition"', '"audition and thanks"'), ("loss_value = 20000.0", "loss_value = 20000.0\nmost_pay = 10.0")
+    job = read_job(audition_job_file(tmp_path, *more))
+    plan = job.plan(job.server_side(), QUICK)
+    own = plan.contract
+    assert isinstance(own, thanks)
+    assert own.name == "audition and thanks"
+    assert own.labels.tolist() == plan.clients.dataset_size.tolist() == plan.side.pilot.partition.sizes.tolist()
+    assert expected_pay(plan)[0] == pytest.approx(own.label_base + 77)
+    assert largest_gain(plan) is None  # of the built-in contract alone there is a formula
+
+    outcome = run_job(job, tmp_path / "run", design=QUICK)
+    terms = outcome.agreement.terms
+    assert (terms.contract, terms.formula) == ("audition and thanks", thanks.formula)
+    assert [offer.client.samples for offer in outcome.agreement.offers] == own.labels.tolist()
+    with open_for_reading(tmp_path / "run" / "ledger.db") as book:
+        assert check(book.entries()) is None
+        settled = {entry.key: entry.document for entry in book.entries(kind="settlement")}
+    assert len(settled) == 4
+    for offer in outcome.agreement.offers:
+        found = settled[offer.client.name]
+        assert found["label_pay"] >= 77.0
+        assert found["pay"] == round(found["label_pay"] + found["computing_pay"])
+    ada = tmp_path / "run" / "participants" / "Ada"
+    assert receipt_fault(participant_folder.receipts(ada)[0]) is None
+    assert f"{receipt_view(ada)['paid']:.0f}" == f"{outcome.pay[0]:.0f}"
+
+
+def test_a_contract_by_solo_models_that_a_job_cannot_run_is_refused(tmp_path):
+    class Other(Mechanism):
+        kind: ClassVar[str] = "my own"
+        needs: ClassVar[frozenset[Evidence]] = Audition.needs
+
+        def pay(self, seen):
+            return -np.asarray(seen.solo_loss)
+
+    job = read_job(audition_job_file(tmp_path, ('kind = "audition"', 'kind = "lceme"')))
+    for kind, sentence in (
+        (
+            Other,
+            "the contract 'my own' pays by solo models and does not derive from Audition, whose terms say how they",
+        ),
+        (type("Whole", (Audition,), {"kind": "whole", "pay": Other.pay}), "the contract 'whole' has a pay of its own"),
+    ):
+        register(kind)
+        try:
+            named = job.with_contract(kind.kind)
+            with pytest.raises(InputError, match=re.escape(sentence)):
+                named.plan(named.server_side(), QUICK)
+            with pytest.raises(InputError, match=re.escape(sentence)):
+                run_job(named, tmp_path / kind.kind, design=QUICK)
+        finally:
+            unregister(kind.kind)
+
+
+@pytest.mark.parametrize(
+    ("terms", "sentence"),
+    [
+        ({}, "the contract 'with more' has terms of its own, more; its plan must set them."),
+        ({"labels": 0.5}, "mechanism 'with more' plans labels that are not one whole number for each of 4 clients"),
+        ({"labels": 1e6}, "mechanism 'with more' plans labels that are not one whole number for each of 4 clients"),
+    ],
+)
+def test_a_broken_plan_of_labels_is_one_sentence(terms, sentence):
+    @dataclass(frozen=True, eq=False)
+    class WithMore(Audition):
+        kind: ClassVar[str] = "with more"
+        more: np.ndarray
+
+        @classmethod
+        def plan(cls, inputs):
+            if not terms:
+                return super().plan(inputs)
+            usual = Audition.plan(inputs)
+            whole = {field.name: getattr(usual, field.name) for field in fields(usual)}
+            return cls(**whole | {name: np.full(4, value) for name, value in terms.items()}, more=np.ones(4))
+
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        plan_as(WithMore, audition_inputs(4))
+
+
+def test_the_command_line_takes_it_too(bonus, tmp_path):
+    """What a job file says of a contract that is not there is one sentence."""
+    own_job(tmp_path)
+    unregister(bonus.kind)
+    with pytest.raises(
+        InputError,
+        match=re.escape("[contract] there is no contract of kind 'cost and bonus'; it must be one of: audition, lceme"),
+    ):
+        read_job(tmp_path / "job.toml")
+
+
+CLIENTS = Clients(weight=[0.5, 0.5], gradient_variance=1, sample_cost=0.01, labeling_cost=1, dataset_size=100)
+MODEL = LossModel(constant=0.1, sampling=[1.0, 1.0], labeling=[2.0, 0.1], reporting=[1.0, 1.0])
+
+
+def broken(pay=lambda _: np.ones(2), batches=(10.0, 10.0), terms=(1.0, 1.0)):
+    @dataclass(frozen=True, eq=False)
+    class Broken(Mechanism):
+        kind: ClassVar[str] = "broken"
+        batch_size: np.ndarray
+        amount: np.ndarray
+
+        def pay(self, seen):
+            return pay(seen)
+
+    return Broken(np.array(batches), np.array(terms))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sentence"),
+    [
+        (
+            broken(lambda _: np.array([1.0, np.nan])),
+            "the pay of client 1 is nan; it must be finite.",
+        ),
+        (broken(lambda _: np.ones(3)), "mechanism 'broken' pays an array of shape (3,); it must be (2,)."),
+        (
+            broken(batches=(10.0, 0.5)),
+            "a batch size of 0.5 for client 1; it must be a whole number from 1 to 100.",
+        ),
+        (broken(batches=(10.0, np.nan)), "plans a batch size of nan for client 1"),
+        (broken(batches=(10.0, 101.0)), "plans a batch size of 101 for client 1"),
+        (broken(batches=(10.0,)), "mechanism 'broken' plans batch sizes of shape (1,); it must be (2,)."),
+        (broken(terms=(1.0, np.inf)), "the term 'amount' of client 1 is inf; it must be finite."),
+        (broken(terms=(1.0, 2.0, 3.0)), "has terms that are not one number per client."),
+    ],
+)
+def test_a_broken_mechanism_is_one_sentence(mechanism, sentence):
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        require_sound(mechanism, CLIENTS, 1.0)
+
+
+def test_a_mechanism_without_a_plan_and_one_that_needs_more_than_a_job_collects():
+    with pytest.raises(InputError, match="the contract 'broken' has no plan; it can be studied, but not offered"):
+        type(broken()).plan(None)
+    with pytest.raises(InputError, match="pays by shapley contributions, which a job does not collect"):
+        require_collected(find_mechanism("shapley share"))
+    require_collected(find_mechanism("lceme"))
+    assert Evidence.SHAPLEY in find_mechanism("shapley share").needs
+
+
+def test_a_job_that_cannot_collect_the_evidence_is_not_opened(tmp_path):
+    path = small_job_file(tmp_path, 'kind = "lceme"', 'kind = "leave-one-out"')
+    with pytest.raises(InputError, match="leave-one-out contributions, which a job does not collect"):
+        run_job(read_job(path), tmp_path / "run", design=QUICK)
+    with open_for_reading(tmp_path / "run" / "ledger.db") as book:
+        assert book.entries() == []
+
+
+def test_two_mechanisms_cannot_share_a_kind():
+    with pytest.raises(InputError, match="registered already"):
+        register(type("Other", (Mechanism,), {"kind": "lceme", "pay": lambda *_: None}))
+
+
+@pytest.mark.parametrize("kind", mechanism_kinds())
+def test_every_registered_mechanism_keeps_the_interface(kind):
+    """Planned, taken apart into one client's terms and put together again, it pays her the same."""
+    inputs = PlanInputs(CLIENTS, MODEL, Training(10), 1000.0)
+    if Evidence.SOLO_LOSS in find_mechanism(kind).needs:
+        inputs = replace(inputs, audition=audition_measurement(len(CLIENTS)))
+    made = find_mechanism(kind).plan(inputs)
+    seen = Observation(0.4, 20.0, 0.1, 0.5, delivered=3, asked=4)
+    together = made.pay(seen)
+    terms = made.terms()
+    for i in range(2):
+        own = find_mechanism(kind).for_one(made.batch_size[i], {name: values[i] for name, values in terms.items()})
+        assert own.pay(seen)[0] == together[i]
+        low, high = own.pay_range(0.0, 2.0)
+        whole = Observation(0.4, 20.0, 0.1, 0.5)
+        assert low[0] <= own.pay(whole)[0] <= high[0]
+        assert all(isinstance(one, str) and one for one in own.explanation(str))
+        assert own.calculation(seen)[-1].result == own.pay(seen)[0]
+    nothing = Observation(0.4, 20.0, 0.1, 0.5, delivered=0, asked=0, solo_loss=np.full(2, np.nan))
+    assert (made.pay(nothing) == 0).all()
