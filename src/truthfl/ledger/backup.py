@@ -209,7 +209,7 @@ class HashingReader:
 
 CHECKPOINTS = "checkpoints"
 # of a process that runs, or written anew when it starts; the ledger's address may hold a password
-LEFT_OUT = frozenset(("live.json", "serve.lock", "ledger.database", "__pycache__", ".cache"))
+LEFT_OUT = frozenset(("live.json", "serve.lock", "ledger.address", "__pycache__", ".cache"))
 JOURNALS = ("", "-wal", "-shm", "-journal")
 
 

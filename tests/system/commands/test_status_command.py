@@ -109,8 +109,8 @@ def test_another_account_is_told_so(done, name):
     code = f"""
 import os, sys
 from truthfl.cli import app, console, label, status
-from truthfl.console import metrics, open_operator_page
-from truthfl.federation.protocol import job_watch, serving_file
+from truthfl.console import application, metrics
+from truthfl.federation.operator import job_watch, live_status
 os.setuid(65534)
 sys.argv = ["truthfl", {name!r}, "--out", {str(done.folder)!r}]
 app.main()

@@ -51,7 +51,7 @@ def test_a_run_tells_no_password(address, tmp_path, monkeypatch, capsys):
 
 def test_a_server_keeps_the_password_where_only_its_owner_can_read_it(tmp_path):
     keep_ledger_address(tmp_path, f"postgresql://u:{PASSWORD}@h/d")
-    assert files_with(tmp_path, [PASSWORD]) == {"ledger.database": 0o600}
+    assert files_with(tmp_path, [PASSWORD]) == {"ledger.address": 0o600}
     assert kept_ledger_address(tmp_path) == f"postgresql://u:{PASSWORD}@h/d"
     assert "ledger.address cannot be read" in told(kept_ledger_address, tmp_path / "other")
 

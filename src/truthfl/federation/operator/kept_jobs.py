@@ -25,7 +25,7 @@ from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import digest, new_secret, read_document, secret_from_seed
 from truthfl.ledger.signing import PrivateKey, new_key, read_key, write_key
 
-SECRETS, LEDGER_ADDRESS, LOCK = "secrets.json", "ledger.database", "serve.lock"
+SECRETS, LEDGER_ADDRESS, LOCK = "secrets.json", "ledger.address", "serve.lock"
 
 
 @dataclass(frozen=True)

@@ -132,23 +132,6 @@ class _Unpickler(pickle.Unpickler):
         return self.arrays[pid]
 
 
-def call_on_node(expected: dict[str, str], call: bytes, digests: tuple[str, ...], *arrays: Any) -> tuple[str, Any]:
-    """What became of the task: ("done", its result), ("error", the exception) or ("unfit", why this node cannot)."""
-    try:
-        pass
-    except ImportError as error:
-        import socket
-        import sys
-
-        host, lacking = socket.gethostname(), error.name or "truthfl"
-        if lacking == "truthfl":
-            reason = f"truthfl is not installed on the node {host}, for {sys.executable}"
-        else:
-            reason = f"the node {host} has no module {lacking}, which truthfl needs there"
-        return "unfit", f"{reason}; pip install 'truthfl[cluster]' on every node, in the version that is here."
-    return do_on_node(expected, call, digests, arrays)
-
-
 @dataclass(frozen=True, eq=False)
 class Parcel:
     """A task: what is called, and the arrays that it needs, by digest; these travel once for all tasks."""
@@ -182,7 +165,7 @@ LESSER = {"avx512": ("avx2", "plain", "off"), "avx2": ("plain", "off"), "plain":
 def do_on_node(
     expected: Mapping[str, str], call: bytes, digests: tuple[str, ...], arrays: tuple[Any, ...]
 ) -> tuple[str, Any]:
-    """See `call_on_node`; an empty call asks only whether this node can compute tasks."""
+    """See `node_call.call_on_node`; an empty call asks only whether this node can compute tasks."""
     _use_kernel(expected[KERNEL])
     unfit = unfit_reason(expected, facts(), socket.gethostname())
     if unfit or not call:
