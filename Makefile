@@ -10,14 +10,18 @@ export PYTHONDONTWRITEBYTECODE :=
 TESTS := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 TYPES := $(VENV)/types.txt
 
-.PHONY: demo test check lint format fuzz bench clean
+.PHONY: demo test test-all check lint format fuzz bench clean
 demo: $(READY)  ## a whole job: ten clients, real digits, four of them dishonest
 	$(BIN)/truthfl run
 
-test: lint  ## all checks, all tests; mypy works beside the tests, and what it says comes after theirs
+test: lint  ## ruff, mypy, and the tests that take minutes together; mypy works beside them, its words come after
 	@$(BIN)/mypy >$(TYPES) 2>&1 & types=$$!; trap 'kill $$types' INT TERM; \
-	echo "$(TESTS)"; $(TESTS); tests=$$?; \
+	echo '$(TESTS) -m "not long"'; $(TESTS) -m "not long"; tests=$$?; \
 	wait $$types; types=$$?; echo "$(BIN)/mypy"; cat $(TYPES); exit $$((tests ? tests : types))
+
+test-all: check  ## all tests, the long ones too, and all attacks on a real federation
+	$(TESTS)
+	$(BIN)/python scripts/attack.py
 
 check: lint  ## ruff and mypy
 	$(BIN)/mypy

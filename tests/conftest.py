@@ -1,9 +1,10 @@
-"""How property tests run (repeatable in `make test`, at length in `make fuzz`), and the order of all tests."""
+"""How tests run: property tests repeatably, long tests in `make test-all` alone, those that take longest first."""
 
 import os
 import signal
 import sys
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["helpers.databases"]
@@ -15,37 +16,71 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=QUIET, print_blob=True)
 settings.load_profile("repeatable")
 
-# approximate seconds by module, all its tests together; modules that take less are left out
+# what `make test` leaves to `make test-all`: parts of the names of tests. Each has a shorter one that stays.
+LONG = (
+    "test_soak.py::test_two_minutes",
+    "test_attacks.py::test_the_short_form",
+    "test_kills.py::test_a_job_killed_without_warning",
+    "test_federation_guide.py",
+    "test_own_task_guide.py",
+    "test_whole_job.py",
+    "test_join_by_phone.py",
+    "test_cluster.py",
+    "test_kernel_build.py",
+    "test_instruction_sets.py",
+    "test_benchmarks.py",
+    "test_benchmark_training.py",
+    "test_page_in_firefox.py",
+    "test_page_in_german.py",
+    "test_looking_closely.py",
+    "test_instructions_page.py",
+    "test_picture_memory.py",
+    "test_same_results.py::test_the_same_seed_gives_the_same_plan_model_and_pay[lceme]",
+    "test_same_results.py::test_the_same_seed_gives_the_same_plan_model_and_pay[cnn]",
+    "test_audition_deployed.py::test_deployed_as_in_one_process[False]",
+    "test_economics.py::test_a_thousand",
+    "test_reproduce.py::test_interrupted",
+    "test_reproduce.py::test_killed",
+    "test_settlement.py::test_200_who_ask_at_once_pay_everybody_once[postgresql]",
+    "test_ledger_at_once.py::test_200_who_settle_at_once_settle_once[postgresql]",
+    "test_verification.py::test_a_contract_of_the_package",
+    "test_verification.py::test_many_clients",
+    "test_figures.py::test_other_commands",
+    "test_deploy.py::test_the_guides_backup",
+    "test_page_state.py::test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt[dark]",
+)
+
+# approximate seconds by module, of what stays; modules that take less than the last are left out
 LONGEST = {
-    "test_soak": 155,
-    "test_own_task_guide": 143,
-    "test_verification": 130,
-    "test_docs": 126,
-    "test_cluster": 91,
-    "test_federation_guide": 90,
-    "test_labeling_page": 85,
-    "test_page_state": 83,
-    "test_run": 76,
     "test_served_page": 70,
-    "test_audition_deployed": 67,
-    "test_kills": 66,
-    "test_audition_protocol": 65,
-    "test_operator_page": 65,
-    "test_backup": 60,
-    "test_economics": 59,
-    "test_deviation": 53,
-    "test_page_in_firefox": 47,
-    "test_reproduce": 44,
-    "test_ledger_outage": 39,
-    "test_whole_job": 35,
+    "test_held_models": 40,
+    "test_masked_rounds": 40,
+    "test_audition_protocol": 40,
+    "test_labeling_page": 40,
+    "test_docs": 35,
+    "test_operator_page": 35,
+    "test_same_results": 30,
+    "test_page_state": 25,
+    "test_verification": 25,
+    "test_job_ends": 25,
+    "test_job_commands": 20,
+    "test_repeated_rounds": 20,
+    "test_ledger_at_once": 15,
+    "test_backup": 15,
+    "test_ledger_outage": 15,
+    "test_audition_deployed": 15,
+    "test_kills": 10,
 }
 
 
 def pytest_collection_modifyitems(items):
-    """Each process begins with its share of the tests that take longest, so that none is left with one at the end.
+    """Mark what is long; let each process begin with its share of the rest that takes longest.
 
     The plugin gives each process as many tests as the others, in their order.
     """
+    for item in items:
+        if any(part in item.nodeid for part in LONG):
+            item.add_marker(pytest.mark.long)
     shares = [[] for _ in range(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))]
     seconds = [0] * len(shares)
     for module, duration in sorted(LONGEST.items(), key=lambda pair: -pair[1]):
