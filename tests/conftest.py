@@ -73,6 +73,7 @@ LONGEST = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark what is long; let each process begin with its share of the rest that takes longest.
 
