@@ -8,7 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.auditions import NarrowGate, Setting, audition_job, good_model
+from helpers.auditions import (
+    NarrowGate,
+    Setting,
+    audition_job,
+    from_elsewhere,  # noqa: F401
+    good_model,
+)
 from helpers.commands import truthfl, within
 from truthfl import InputError
 from truthfl.federation.operator.job_status import StatusReader

@@ -15,6 +15,7 @@ from helpers.browsers import (
     PHONE,
     at,
     axe,
+    browser,  # noqa: F401
     command,
     count,
     decisions,

@@ -1,4 +1,4 @@
-"""The function that Ray calls on a node. It travels by value, alone in its module: a node without truthfl can say so."""
+"""The function that Ray calls on a node. It travels by value, so that a node without truthfl can say so."""
 
 from __future__ import annotations
 
