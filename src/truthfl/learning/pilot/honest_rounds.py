@@ -31,7 +31,8 @@ from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.models.model import Model, Params
 from truthfl.learning.training.aggregation import Combine
 from truthfl.learning.training.draws import Purpose, generator
-from truthfl.learning.training.rounds import ClientChanges, Engine, Run, make_engine
+from truthfl.learning.training.rounds import ClientChanges, Engine, make_engine
+from truthfl.learning.training.run import Run
 
 EXCEEDED = 1e-6  # of honest reports
 BOUND_DRAWS = 10  # honest jobs

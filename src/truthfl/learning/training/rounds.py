@@ -3,10 +3,8 @@
 Clients are divided into chunks that depend only on the number of clients; the updates of the chunks are added in order.
 So the result does not depend on the number of threads, nor on whether chunks or whole runs are distributed over them.
 
-Engines add up clients as they go. Here each client is a chunk of her own, whose share of the sum is 1, so that the
-model after her chunk is her local model.
-
-Slower than `engines`, which add up clients as they go, and used only where the rule for reports needs it.
+Engines add up clients as they go. `SingleReports` keeps them apart, which is slower, where the rule for reports needs
+that: a chunk then has a single client, whose share of the sum is 1, so the model after it is the client's.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from __future__ import annotations
 import ctypes
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -22,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.learning.data.partition import Federated, Partition
-from truthfl.learning.models.model import Features, Labels, Model, Params
+from truthfl.learning.models.model import Features, Labels, Params
 from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.tasks.custom import OwnSteps
 from truthfl.learning.training.aggregation import MEAN, limited_changes, new_combiner, taken_weights
@@ -39,28 +37,10 @@ from truthfl.learning.training.compute import (
     supports,
 )
 from truthfl.learning.training.draws import Purpose, below, bits_at, key, uniform
-from truthfl.learning.training.local_training import local_model
-from truthfl.learning.training.special_clients import SpecialClients
+from truthfl.learning.training.run import Run, model_of_client
 
 MAX_CHUNKS = 16
 EVERYONE = slice(None)
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """The inputs of one training run: arrays over clients, and labels over all clients' samples.
-
-    partition        the samples that clients train on; None if they use all that they hold
-    special_clients  clients whose behaviour these arrays do not describe; None if there are none
-    """
-
-    seed: int
-    step_size: float
-    batch_size: NDArray[np.int64]
-    report_scale: NDArray[np.float64]
-    labels: Labels
-    partition: Partition | None = None
-    special_clients: SpecialClients | None = None
 
 
 class Engine(Protocol):
@@ -137,43 +117,12 @@ class NumPyEngine:
             chance = uniform(bits_at(key(run.seed, Purpose.AVAILABILITY, clients, round_), 0))
             clients = clients[chance < q]
         share = _share(self.federated, run)
-        if isinstance(self.federated.model, PrivateModel | OwnSteps):
-            return self._update_by_client(run, inner, round_, clients, share)
-        sizes = run.batch_size[clients]
-        if self.federated.training.local_steps == 1:
-            weight = np.repeat((share / run.batch_size)[clients], sizes)
-            drawn = self._batches(run, clients, round_, 0)
-            return -np.float32(run.step_size) * self._gradient(run, inner, drawn, weight)
-        ends = np.cumsum(sizes)
-        steps = [self._batches(run, clients, round_, h) for h in range(self.federated.training.local_steps)]
+        if self.federated.training.local_steps == 1 and not isinstance(self.federated.model, PrivateModel | OwnSteps):
+            weight = np.repeat((share / run.batch_size)[clients], run.batch_size[clients])
+            return -np.float32(run.step_size) * self._gradient(run, inner, self._batches(run, clients, round_), weight)
         delta = np.zeros_like(inner)
-        for client, size, end in zip(clients, sizes, ends, strict=True):
-            local, weight = inner.copy(), np.full(size, 1.0 / size)
-            for drawn in steps:
-                local -= np.float32(run.step_size) * self._gradient(run, local, drawn[end - size : end], weight)
-            delta += np.float32(share[client]) * (local - inner)
-        return delta
-
-    def _update_by_client(
-        self, run: Run, inner: Params, round_: int, clients: NDArray[np.int64], share: NDArray[np.float64]
-    ) -> Params:
-        """The sum of the clients' changes, each trained alone: with noise of her own, or by the task's own steps."""
-        merged = self.federated.merged
-        delta, partition = np.zeros_like(inner), run.partition or self.federated.partition
         for client in clients[share[clients] != 0].tolist():
-            own = slice(int(partition.starts[client]), int(partition.starts[client + 1]))
-            local = local_model(
-                _with_noise_of(self.federated.model, int(merged[client])),
-                inner,
-                self.federated.data.features[partition.rows[own]],
-                run.labels[own],
-                client=client,
-                round_=round_,
-                batch_size=int(run.batch_size[client]),
-                local_steps=self.federated.training.local_steps,
-                step_size=run.step_size,
-                seed=run.seed,
-            )
+            local = model_of_client(self.federated, run, inner, client, round_)
             delta += np.float32(share[client]) * (local - inner)
         return delta
 
@@ -181,11 +130,11 @@ class NumPyEngine:
         model = self.federated.model
         return model.loss(params, features, labels), model.accuracy(params, features, labels)
 
-    def _batches(self, run: Run, clients: NDArray[np.int64], round_: int, step: int) -> NDArray[np.int64]:
-        """The samples that these clients draw for this step, as positions among all clients' samples, by client."""
+    def _batches(self, run: Run, clients: NDArray[np.int64], round_: int) -> NDArray[np.int64]:
+        """What these clients draw for a round of one step, as positions among all clients' samples, by client."""
         sizes, partition = run.batch_size[clients], run.partition or self.federated.partition
         position = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        keys = np.repeat(key(run.seed, Purpose.BATCH, clients, round_, step), sizes)
+        keys = np.repeat(key(run.seed, Purpose.BATCH, clients, round_, 0), sizes)
         own = np.repeat(partition.sizes[clients], sizes)
         return np.repeat(partition.starts[clients], sizes) + below(bits_at(keys, position), own)
 
@@ -291,13 +240,6 @@ class KernelEngine:
         job.step_size = run.step_size
         job.points_to = arrays  # keeps the arrays alive as long as the job
         return job
-
-
-def _with_noise_of(model: Model, merged: int) -> Model:
-    """The model with the noise of so many clients, if it is private."""
-    if merged == 1 or not isinstance(model, PrivateModel):
-        return model
-    return replace(model, noise=model.noise * float(np.sqrt(merged)))
 
 
 def _share(federated: Federated, run: Run, clients: NDArray[np.int64] | slice = EVERYONE) -> NDArray[np.float64]:

@@ -8,7 +8,6 @@ other clients, this module adds the special ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,32 +17,11 @@ from numpy.typing import NDArray
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.models.model import Params
 from truthfl.learning.people.behaviour import Behaviour
-from truthfl.learning.people.labels import SeveralLabels
-from truthfl.learning.training.local_training import local_model, report_noise, takes_part, updated_memory
+from truthfl.learning.training.local_training import report_noise, takes_part, updated_memory
+from truthfl.learning.training.run import Run, SpecialClients, model_of_client
 
 if TYPE_CHECKING:
-    from truthfl.learning.training.rounds import Engine, Run, SingleReports
-
-
-@dataclass(frozen=True, eq=False)
-class SpecialClients:
-    """The special clients of one run.
-
-    fabricators  behaviours by client number; in the run's arrays the report_scale of these clients is 0
-    predicted    positions of the run's samples that the common model labels before every round
-    rescaled     behaviours with another report scale in every round, each with the numbers of its clients
-    several      samples with several labels, of whatever clients, that get one of these before every round
-    """
-
-    fabricators: Mapping[int, Behaviour]
-    predicted: NDArray[np.int64]
-    rescaled: tuple[tuple[Behaviour, NDArray[np.int64]], ...] = ()
-    several: SeveralLabels | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are none."""
-        return not (self.fabricators or len(self.predicted) or self.rescaled or self.several)
+    from truthfl.learning.training.rounds import Engine, SingleReports
 
 
 class SpecialClientRounds:
@@ -99,7 +77,7 @@ class SpecialClientRounds:
             report = behaviour.report(
                 self.received[client],
                 partial(report_noise, self.run.seed, client, round_),
-                partial(self._honest, common, client, round_),
+                partial(model_of_client, self.federated, self.run, common, client, round_),
                 round_=round_,
                 rounds=self.federated.training.rounds,
             )
@@ -113,18 +91,3 @@ class SpecialClientRounds:
         for client, report in reports.items():
             change += np.float32(weight[client] / q[client]) * (report - common)
         return change
-
-    def _honest(self, common: Params, client: int, round_: int) -> Params:
-        own = slice(int(self.partition.starts[client]), int(self.partition.starts[client + 1]))
-        return local_model(
-            self.federated.model,
-            common,
-            self.federated.data.features[self.partition.rows[own]],
-            self.run.labels[own],
-            client=client,
-            round_=round_,
-            batch_size=int(self.run.batch_size[client]),
-            local_steps=self.federated.training.local_steps,
-            step_size=self.run.step_size,
-            seed=self.run.seed,
-        )
