@@ -20,8 +20,6 @@ from truthfl.learning.data.federations import (
     ModelChoice,
     SimulatedFederation,
     build_federation,
-    with_rule,
-    with_training,
 )
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.data.samples import LabeledSamples
@@ -147,7 +145,7 @@ def train_cell(
 ) -> Result:
     """Train once per seed and evaluate every `every` rounds."""
     federation = federation_of(data, model, sizes, participation, task=task, aggregation=aggregation)
-    federated = with_training(federation.pilot if pilot else federation.federated, Training(rounds, 1, step_size))
+    federated = replace(federation.pilot if pilot else federation.federated, training=Training(rounds, 1, step_size))
     strategies = Strategies(labeling_effort, batch_size, report_scale)
     data_sets = {"train": train_loss_samples(federated), "test": federation.test}
     with np.errstate(over="ignore", invalid="ignore"):  # with lies, training may diverge
@@ -175,7 +173,7 @@ def tune_step(
 ) -> Result:
     """Search the step size with the least test loss after `rounds` rounds on the server's pilot data."""
     federation = federation_of(data, model, sizes, participation, task=task)
-    federated = with_training(federation.pilot, Training(rounds, 1, low))
+    federated = replace(federation.pilot, training=Training(rounds, 1, low))
     search = find_step_size(federated, federation.test, batch_size, low=low, high=high, seeds=seeds)
     return {"best": np.array(search.best), "tried": search.tried, "loss": search.loss, "error": search.standard_error}
 
@@ -192,8 +190,8 @@ def sample_gradients(
     batch_size: int,
 ) -> Result:
     """Measure gradients along an honest training run on the server's pilot data."""
-    federated = with_training(
-        federation_of(data, model, sizes, participation, task=task).pilot, Training(rounds, 1, step_size)
+    federated = replace(
+        federation_of(data, model, sizes, participation, task=task).pilot, training=Training(rounds, 1, step_size)
     )
     gradients = measure_gradients(federated, batch_size=batch_size)
     return {
@@ -238,7 +236,7 @@ def _federation(
 ) -> SimulatedFederation:
     federation = build_federation(data, model, sizes, Training(1), participation, task)
     federation = replace(
-        federation, federated=with_rule(federation.federated, rule), pilot=with_rule(federation.pilot, rule)
+        federation, federated=replace(federation.federated, rule=rule), pilot=replace(federation.pilot, rule=rule)
     )
     if labels is None:
         return federation

@@ -27,7 +27,6 @@ from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.tasks.custom import OwnSteps, require_trainable
 from truthfl.learning.tasks.task import MOST_CLASSES, ReadSamples, Task
 from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice
-from truthfl.learning.training.aggregation import ReportRule
 
 TEST_SAMPLES = 1000  # default size of a test set that is split off
 
@@ -292,34 +291,6 @@ def clients_federation(
     partition = _split(data, sets.clients, sizes, split_seed)
     network = model.for_samples(sets.clients, sets.task)
     return Federated(network, sets.clients, partition, training, participation=participation), sets.test
-
-
-def with_training(federated: Federated, training: Training) -> Federated:
-    """The same federation with other training parameters."""
-    return Federated(
-        federated.model,
-        federated.data,
-        federated.partition,
-        training,
-        weight=federated.weight,
-        participation=federated.participation,
-        merged=federated.merged,
-        rule=federated.rule,
-    )
-
-
-def with_rule(federated: Federated, rule: ReportRule) -> Federated:
-    """The same federation with another rule for reports."""
-    return Federated(
-        federated.model,
-        federated.data,
-        federated.partition,
-        federated.training,
-        weight=federated.weight,
-        participation=federated.participation,
-        merged=federated.merged,
-        rule=rule,
-    )
 
 
 def _sets_of(data: Data, task: TaskChoice) -> SampleSets:

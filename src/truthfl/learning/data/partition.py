@@ -8,7 +8,8 @@ hold the same sample. Clients are processed in blocks, so that temporary memory 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -193,7 +194,7 @@ class _Pools:
         return np.asarray(self._sorted[self._starts[of_class] + rank])
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class Partition:
     """The samples of N clients.
 
@@ -204,9 +205,13 @@ class Partition:
     rows: IntArray
     starts: IntArray
 
-    def __init__(self, rows: ArrayLike, starts: ArrayLike) -> None:
-        positions = numbers_below("rows", rows, 2**62)
-        offsets = numbers_below("starts", starts, len(positions) + 1)
+    if TYPE_CHECKING:  # lists are welcome: `__post_init__` makes arrays of them
+
+        def __init__(self, rows: ArrayLike, starts: ArrayLike) -> None: ...
+
+    def __post_init__(self) -> None:
+        positions = numbers_below("rows", self.rows, 2**62)
+        offsets = numbers_below("starts", self.starts, len(positions) + 1)
         if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(positions) or (np.diff(offsets) < 1).any():
             raise InputError(
                 f"starts does not divide {len(positions)} rows among clients; it must rise from 0 to {len(positions)}, "
@@ -234,9 +239,11 @@ class Partition:
         return np.asarray(self.sizes / len(self.rows))
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class Federated:
     """The setting of training runs; the clients' behaviour, labels and the seed are passed to `train`.
+
+    `replace` keeps the weights, also with another partition; `of_others` does not.
 
     weight         p_i, by default each client's share of all samples
     participation  q_i, by default 1
@@ -248,38 +255,55 @@ class Federated:
     data: LabeledSamples
     partition: Partition
     training: Training
-    weight: FloatArray
-    participation: FloatArray
-    merged: FloatArray
-    rule: ReportRule
+    _: KW_ONLY
+    weight: FloatArray = None  # type: ignore[assignment]
+    participation: FloatArray = 1.0  # type: ignore[assignment]
+    merged: FloatArray = 1.0  # type: ignore[assignment]
+    rule: ReportRule = field(default_factory=ReportRule)
 
-    def __init__(
-        self,
-        model: Model,
-        data: LabeledSamples,
-        partition: Partition,
-        training: Training,
-        *,
-        weight: ArrayLike | None = None,
-        participation: ArrayLike = 1.0,
-        merged: ArrayLike = 1.0,
-        rule: ReportRule | None = None,
-    ) -> None:
-        count = len(partition)
-        if len(partition.rows) and int(partition.rows.max()) >= len(data):
+    if TYPE_CHECKING:  # numbers and lists are welcome: `__post_init__` makes arrays of them
+
+        def __init__(
+            self,
+            model: Model,
+            data: LabeledSamples,
+            partition: Partition,
+            training: Training,
+            *,
+            weight: ArrayLike | None = None,
+            participation: ArrayLike = 1.0,
+            merged: ArrayLike = 1.0,
+            rule: ReportRule = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        rows, count = self.partition.rows, len(self.partition)
+        if len(rows) and int(rows.max()) >= len(self.data):
             raise InputError(
-                f"the partition speaks of sample {int(partition.rows.max())}; the data have {len(data)} samples."
+                f"the partition speaks of sample {int(rows.max())}; the data have {len(self.data)} samples."
             )
-        shares = partition.weights() if weight is None else weight
-        object.__setattr__(self, "model", model)
-        object.__setattr__(self, "data", data)
-        object.__setattr__(self, "partition", partition)
-        object.__setattr__(self, "training", training)
-        object.__setattr__(self, "weight", client_array("weight", shares, count, _label, positive=True))
-        q = client_array("participation", participation, count, _label, positive=True, at_most=1.0)
-        object.__setattr__(self, "participation", q)
-        object.__setattr__(self, "rule", rule or ReportRule())
-        object.__setattr__(self, "merged", client_array("merged", merged, count, _label, positive=True))
+        shares: ArrayLike | None = self.weight
+        weight = client_array(
+            "weight", self.partition.weights() if shares is None else shares, count, _label, positive=True
+        )
+        q = client_array("participation", self.participation, count, _label, positive=True, at_most=1.0)
+        merged = client_array("merged", self.merged, count, _label, positive=True)
+        for name, array in (("weight", weight), ("participation", q), ("merged", merged)):
+            object.__setattr__(self, name, array)
+
+    def of_others(
+        self, partition: Partition, *, weight: ArrayLike | None = None, participation: ArrayLike = 1.0
+    ) -> Federated:
+        """The same training and data with other clients, none of them merged."""
+        return Federated(
+            self.model,
+            self.data,
+            partition,
+            self.training,
+            weight=weight,
+            participation=participation,
+            rule=self.rule,
+        )
 
     def samples_of(self, client: int) -> slice:
         """The positions of a client's samples among all clients' samples."""

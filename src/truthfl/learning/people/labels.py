@@ -191,14 +191,7 @@ def ask_for_labels(federated: Federated, labels: ArrayLike, seed: int) -> Federa
     ordered = _ordered(Partition(held, np.concatenate(([0], np.cumsum(sizes)))), present, seed)
     kept = position < asked[owner]
     starts = np.concatenate(([0], np.cumsum(asked)))
-    return Federated(
-        federated.model,
-        federated.data,
-        Partition(ordered.rows[kept], starts),
-        federated.training,
-        participation=federated.participation[present],
-        rule=federated.rule,
-    )
+    return federated.of_others(Partition(ordered.rows[kept], starts), participation=federated.participation[present])
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,7 +116,7 @@ def honest_lengths(side: ServerSide, batches: FloatArray, first_seed: int, draws
     lengths = []
     for draw in range(draws):
         partition = side.draw_clients(tuple(int(size) for size in sizes[chosen]), first_seed + draw)
-        federated = Federated(side.pilot.model, side.pilot.data, partition, side.pilot.training)
+        federated = side.pilot.of_others(partition)
         lengths.append(_lengths_of_job(federated, batches[chosen], first_seed + draw, moments))
     return np.concatenate(lengths, axis=1)
 
