@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -217,31 +216,16 @@ def federation_of(
     task: Mapping[str, Any] | None = None,
     aggregation: Mapping[str, str] | None = None,
 ) -> SimulatedFederation:
-    """The federation of these JSON values; cached. With `labels`, each client has the samples that she labels."""
-    chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
-    asked = None if labels is None else tuple(labels)
-    choice, rule = TaskChoice.of_document(task), ReportRule(aggregation_of(aggregation))
-    return _federation(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, choice, rule)
-
-
-@lru_cache(maxsize=8)
-def _federation(
-    data: Data,
-    model: ModelChoice,
-    sizes: tuple[int, ...],
-    participation: tuple[float, ...],
-    labels: tuple[int, ...] | None,
-    task: TaskChoice,
-    rule: ReportRule,
-) -> SimulatedFederation:
-    federation = build_federation(data, model, sizes, Training(1), participation, task)
-    federation = replace(
-        federation, federated=replace(federation.federated, rule=rule), pilot=replace(federation.pilot, rule=rule)
+    """The federation of these JSON values. With `labels`, each client has the samples that they label."""
+    chances = 1.0 if participation is None else tuple(participation)
+    chosen, rule = Data(**data), ReportRule(aggregation_of(aggregation))
+    built = build_federation(
+        chosen, ModelChoice(**model), tuple(sizes), Training(1), chances, TaskChoice.of_document(task)
     )
-    if labels is None:
-        return federation
-    federated = ask_for_labels(federation.federated, labels, data.seed)
-    return replace(federation, federated=federated, pilot=ask_for_labels(federation.pilot, labels, PILOT_SEED))
+    pilot, federated = replace(built.pilot, rule=rule), replace(built.federated, rule=rule)
+    if labels is not None:
+        federated, pilot = ask_for_labels(federated, labels, chosen.seed), ask_for_labels(pilot, labels, PILOT_SEED)
+    return replace(built, federated=federated, pilot=pilot)
 
 
 def with_exceptions(value: float, count: int, other: float, clients: Sequence[int]) -> tuple[float, ...]:

@@ -49,7 +49,7 @@ class SampleSets:
 
 @lru_cache(maxsize=4)
 def sample_sets(task: TaskChoice, source: str, pilot_samples: int, test_samples: int | None, seed: int) -> SampleSets:
-    """The samples of this source."""
+    """The samples of this source, kept: federations of one job ask for them again and again."""
     if task == PICTURES:
         return _picture_sets(source, pilot_samples, test_samples, seed)
     loaded = task.load()
@@ -105,7 +105,6 @@ def _require_left(kept: int, count: int, source: str) -> None:
         )
 
 
-@lru_cache(maxsize=1)
 def _load(source: str) -> tuple[LabeledImages, LabeledImages | None]:
     if source == "mnist":
         return bundled_mnist(), None

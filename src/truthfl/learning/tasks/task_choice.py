@@ -6,12 +6,12 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.learning.tasks.custom import own_task_class, source_digest
 from truthfl.learning.tasks.task import Task
 
 BUILT_IN = {
@@ -34,7 +34,12 @@ class TaskChoice:
 
     def load(self) -> Task:
         """The task; `InputError` if there is no such task, or its settings are wrong."""
-        return _loaded(self)
+        if self.is_own:
+            made: type[Task] = own_task_class(self.use)
+        else:
+            module, _, name = BUILT_IN[self.use].partition(":")
+            made = getattr(import_module(module), name)
+        return made.of_document(json.loads(self.settings))
 
     @property
     def is_own(self) -> bool:
@@ -55,8 +60,6 @@ class TaskChoice:
         """The digest of the file that defines a task of one's own; "" for built-in tasks."""
         if not self.is_own:
             return ""
-        from truthfl.learning.tasks.custom import source_digest
-
         return source_digest(self.use)
 
     def document(self) -> dict[str, Any]:
@@ -143,15 +146,3 @@ def _of_section(path: Path) -> TaskChoice:
         raise InputError(f"[task] {measured[0]} in {path} is measured by the operator; leave it out.")
     choice.load()
     return choice
-
-
-@lru_cache(maxsize=16)
-def _loaded(choice: TaskChoice) -> Task:
-    if choice.is_own:
-        from truthfl.learning.tasks.custom import own_task_class
-
-        made: type[Task] = own_task_class(choice.use)
-    else:
-        module, _, name = BUILT_IN[choice.use].partition(":")
-        made = getattr(import_module(module), name)
-    return made.of_document(json.loads(choice.settings))

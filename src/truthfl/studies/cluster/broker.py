@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError, ServiceError, TruthflError
-from truthfl.studies.cluster import node as node_call
+from truthfl.studies.cluster import node_call
 
 CLIENT = "ray://"
 CLIENT_PORT = 10001
