@@ -1,9 +1,4 @@
-"""`Behaviour`: what a client really does (labels, batch, report) and what it costs them.
-
-NumPy is imported only when a report is made, so that the labeling page starts fast.
-
-NumPy is imported only when a report is made.
-"""
+"""`Behaviour`: what a client really does (labels, batch, report) and what it costs them."""
 
 from __future__ import annotations
 
@@ -11,24 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
 
 from truthfl.contracts.formulas import work_cost
 from truthfl.errors import InputError
+from truthfl.learning.models.model import Params
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from truthfl.learning.models.model import Params
-
-    Honest = Callable[[], Params]
-    Noise = np.random.Generator
-
-
-Fabricator: TypeAlias = Callable[
-    [Sequence["Params"], "np.random.Generator", Callable[[], "Params"]],
-    "Params",
-]
+Honest = Callable[[], Params]
+Noise = np.random.Generator
+Fabricator: TypeAlias = Callable[[Sequence[Params], Noise, Honest], Params]
 """(received, noise, honest) → report. Called once per round in which the client takes part.
 
 received  the common models she has received, the latest last; at most `remembers` earlier ones
@@ -208,8 +196,6 @@ class Behaviour:
 
         `noise` and `honest` are called only if needed.
         """
-        import numpy as np
-
         common = received[-1]
         if self.fabricate is not None:
             honest_report = honest if self.computes else self._no_report
@@ -225,8 +211,6 @@ class Behaviour:
 
     def _checked(self, report: Params, common: Params) -> Params:
         """A fabricated report in the model's type, or `InputError`; it may be infinite if the common model is."""
-        import numpy as np
-
         array = np.asarray(report)
         if array.shape != common.shape or array.dtype.kind != "f":
             raise InputError(
@@ -263,8 +247,6 @@ def finite_report(received: Params, made: Callable[[], Params]) -> Params:
 
     A report that grows from round to round would otherwise end the training that it spoils.
     """
-    import numpy as np
-
     with np.errstate(over="ignore", invalid="ignore"):
         report = made()
         return report if np.isfinite(report).all() else np.where(np.isfinite(report), report, received)
@@ -328,8 +310,6 @@ class LastBit:
     """The received model with the last bit of its first number changed."""
 
     def __call__(self, received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG002
-        import numpy as np
-
         report = received[-1].copy()
         report[0] = np.nextafter(report[0], np.inf, dtype=report.dtype)
         return report

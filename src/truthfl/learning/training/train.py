@@ -27,12 +27,12 @@ from truthfl.learning.training.rounds import (
     Engine,
     KernelEngine,
     SingleReports,
+    SpecialClientRounds,
     chunk_bounds,
     make_engine,
     needs_single_reports,
 )
 from truthfl.learning.training.run import Run, make_runs
-from truthfl.learning.training.special_clients import SpecialClientRounds
 
 
 @dataclass(frozen=True, eq=False)
