@@ -352,8 +352,8 @@ class Strategies:
 
     labeling_effort     e_i  1: correct labels, 0: labels drawn at random
     batch_size          D_i  samples in each local step's batch
-    report_scale        γ_i  she sends w_{t−1} + γ_i (w_i − w_{t−1})
-    claimed_batch_size       the batch size she claims to have used; by default the real one
+    report_scale        γ_i  the client sends w_{t−1} + γ_i (w_i − w_{t−1})
+    claimed_batch_size       the batch size that the client claims; by default the real one
     """
 
     labeling_effort: FloatArray

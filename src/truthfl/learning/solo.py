@@ -223,7 +223,7 @@ def _augmented(features: Features, shifts: int) -> Features:
 
 
 Samples = Callable[[], tuple[Features, Labels]]
-"""Returns a client's samples; called when her model is trained."""
+"""Returns a client's samples; called when the client's model is trained."""
 
 
 def losses_of_groups(
@@ -401,10 +401,10 @@ def _fit(scores: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
 def audition_samples(
     behaviour: Behaviour, features: Features, labels: Labels, client: int, seed: int
 ) -> tuple[Features, Labels]:
-    """The samples on which she trains alone, and their labels.
+    """The samples on which a client trains alone, and their labels.
 
-    There is no common model yet: samples that it would label are left out. Who has no labels of her own at all draws
-    them at random.
+    There is no common model yet: samples that it would label are left out. A client who has no other
+    labels draws them at random.
 
     labels  of all samples that were asked for: made by hand, drawn at random or derived
     """
@@ -425,6 +425,6 @@ def audition_model(
     seed: int,
     private_key: DrawKey | None = None,
 ) -> Params:
-    """Her solo model; `private_key` as in `train_alone`."""
+    """A client's solo model; `private_key` as in `train_alone`."""
     used = audition_samples(behaviour, features, labels, client, seed)
     return train_alone(model, *used, changed_recipe(recipe, behaviour.solo_recipe), seed, private_key)

@@ -132,7 +132,7 @@ class Data:
     source          of pictures "mnist": 5,000 digits of an installed package; "digits": 1,797 digits of 8×8 pixels; a
                     folder of idx files or an .npz file. Of other tasks a file, or a name that the task knows
     split           "paper", "iid" or "dirichlet"
-    degree          of the paper's split: the share of a client's samples that are of her main class
+    degree          of the paper's split: the share of a client's samples that are of the client's main class
     concentration   of the Dirichlet split
     pilot_samples   size of the server's pilot data
     test_samples    size of the test set; if None, a folder's own test set is used whole
@@ -165,7 +165,7 @@ class Data:
 class ModelChoice:
     """The model: "softmax" regression or "cnn" (one convolution with `filters` filters); factor of its L2 penalty.
 
-    "own" is the model of a task of one's own. clip, noise  of private training (`PrivateModel`); 0 for none
+    "own" is the model of a custom task. clip, noise  of private training (`PrivateModel`); 0 for none
     """
 
     kind: str = "softmax"

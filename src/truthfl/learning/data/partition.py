@@ -1,8 +1,8 @@
 """`Partition`: who holds which samples; `Federated`: model, data, partition and training parameters.
 
 A client draws from a pool (all samples, or those of one class) without replacement; if the pool is too small, it is
-used again in a new order until she has enough samples. Clients draw independently of each other, so two of them may
-hold the same sample. Clients are processed in blocks, so that temporary memory does not grow with their number.
+used again in a new order until the client has enough samples. Clients draw independently of each other, so two of them
+may hold the same sample. Clients are processed in blocks, so that temporary memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ OWN_CLASS, ALL_CLASSES, CHOICE_OF_CLASS = 0, 1, 2  # counters of draws for Purpo
 def paper_partition(
     labels: ArrayLike, sizes: ArrayLike, *, degree: float = 0.4, seed: int, classes: int = 10
 ) -> Partition:
-    """The paper's split: client i = 1 … N draws the share `degree` of her samples from class i mod `classes`.
+    """The paper's split: client i = 1 … N draws the share `degree` of its samples from class i mod `classes`.
 
-    The rest is drawn from all samples, without those that she has already as long as others remain.
+    The rest is drawn from all samples, without those that the client has already as long as others remain.
     """
     number_of_classes = whole_number("classes", classes, at_least=1)
     true = numbers_below("labels", labels, number_of_classes)
@@ -73,8 +73,8 @@ def paper_partition(
 def dirichlet_partition(labels: ArrayLike, sizes: ArrayLike, *, concentration: float, seed: int) -> Partition:
     """Each client's shares of the occurring classes are drawn from a symmetric Dirichlet distribution.
 
-    With a `concentration` near 0 a client has one class, far above 1 nearly equal shares. The class of each of her
-    samples is drawn by these shares.
+    With a `concentration` near 0 a client has one class, far above 1 nearly equal shares. The class of each
+    sample is drawn by these shares.
     """
     strength = number("concentration", concentration, positive=True)
     occurring, of_sample = np.unique(numbers_below("labels", labels, 2**62), return_inverse=True)
@@ -162,7 +162,7 @@ def _items(counts: IntArray, chosen: IntArray) -> IntArray:
 
 
 def _draw_rest(keys: BitArray, counts: IntArray, held_rows: IntArray, own: IntArray, available: int) -> IntArray:
-    """For each client, `counts` of all available samples, without her `own` ones in `held_rows` if enough remain."""
+    """For each client, `counts` of all available samples, without its `own` ones in `held_rows` if enough remain."""
     held = np.unique(np.repeat(np.arange(len(own)), own) * available + held_rows)
     number_held = np.bincount(held // available, minlength=len(own))
     enough = counts <= available - number_held

@@ -25,7 +25,7 @@ BUILT_IN = {
 class TaskChoice:
     """A task by name, with its settings.
 
-    use       "pictures", "tables" or "texts"; of one's own: "FILE.py:Class" with an absolute path, or "module:Class"
+    use       "pictures", "tables" or "texts"; or custom: "FILE.py:Class" with an absolute path, "module:Class"
     settings  the other fields of a job's [task], as JSON
     """
 
@@ -43,7 +43,7 @@ class TaskChoice:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a task of one's own."""
+        """Whether it is a custom task."""
         return ":" in self.use
 
     @property
@@ -57,7 +57,7 @@ class TaskChoice:
         return self.use.rpartition(":")[2]
 
     def source(self) -> str:
-        """The digest of the file that defines a task of one's own; "" for built-in tasks."""
+        """The digest of the file that defines a custom task; "" for built-in tasks."""
         if not self.is_own:
             return ""
         return source_digest(self.use)
@@ -76,7 +76,7 @@ class TaskChoice:
     def of_document(cls, document: Mapping[str, Any] | None) -> TaskChoice:
         """The choice in these JSON values; pictures if there are none.
 
-        `InputError` if the file of a task of one's own is another than it was when the document was made.
+        `InputError` if the file of a custom task has changed since the document was made.
         """
         if document is None:
             return PICTURES
@@ -107,7 +107,7 @@ PICTURES = TaskChoice()
 
 
 def task_choice(use: str, settings: Mapping[str, Any], folder: Path = Path()) -> TaskChoice:
-    """The task with these settings; a FILE.py of one's own is in `folder` unless its path is absolute."""
+    """The task with these settings; the FILE.py of a custom task is in `folder` unless its path is absolute."""
     if not isinstance(use, str) or (":" not in use and use not in BUILT_IN):
         known = ", ".join(f'"{name}"' for name in BUILT_IN)
         raise InputError(f'use is {use!r}; it must be {known}, "FILE.py:Class" or "module:Class".')

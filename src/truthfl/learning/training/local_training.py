@@ -106,8 +106,8 @@ def report_of_round(
 ) -> Params:
     """A client's report in round `round_` of `rounds`, counted from 0.
 
-    received     the common models that she remembers, this round's last; see `updated_memory`
-    labels       the labels of all her samples before training: made by hand, drawn at random or derived
+    received     the common models that the client remembers, this round's last; see `updated_memory`
+    labels       the labels of all the client's samples before training: made by hand, drawn at random or derived
     private_key  as in `local_model`
     """
 

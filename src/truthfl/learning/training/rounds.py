@@ -335,7 +335,7 @@ class SpecialClientRounds:
     """Trains the rounds of a run with special clients.
 
     received       the models that each fabricator remembers
-    refused_reports  how many reports of each client who fabricates or rescales were equal to the model she received
+    refused_reports  how many reports of each client who fabricates or rescales were equal to the model received
     """
 
     def __init__(self, federated: Federated, run: Run, special: SpecialClients) -> None:
