@@ -18,11 +18,7 @@ from truthfl.reporting.figure import Figure, figure_csv
 from truthfl.reporting.plots import figure_pictures, panel_svg
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
 from truthfl.studies.cells import Cell, CellResult, StagedTasks, StageProgress, federation_of
-from truthfl.studies.reproduce import figure_6, figure_7, text_claims
-from truthfl.studies.reproduce import figures_2_and_3 as figure_2
-from truthfl.studies.reproduce import figures_2_and_3 as figure_3
-from truthfl.studies.reproduce import figures_4_and_5 as figure_4
-from truthfl.studies.reproduce import figures_4_and_5 as figure_5
+from truthfl.studies.reproduce import figure_6, figure_7, figures_2_and_3, figures_4_and_5, text_claims
 from truthfl.studies.reproduce.claims import DOES_NOT_HOLD, HOLDS, UNDECIDED, Claim, claims_csv
 from truthfl.studies.reproduce.paper import Paper, PilotResult, Study
 from truthfl.studies.work import Result, Store, Workers, WorkItem
@@ -142,8 +138,16 @@ def _plot(figure: Figure) -> Plot:
 
 
 STUDIES: Mapping[str, Study] = {
-    module.STUDY.name: module.STUDY
-    for module in (figure_2, figure_3, figure_4, figure_5, figure_6, figure_7, text_claims)
+    study.name: study
+    for study in (
+        figures_2_and_3.STUDY,
+        figures_2_and_3.ACCURACY_STUDY,
+        figures_4_and_5.STUDY,
+        figures_4_and_5.ACCURACY_STUDY,
+        figure_6.STUDY,
+        figure_7.STUDY,
+        text_claims.STUDY,
+    )
 }
 
 
