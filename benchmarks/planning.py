@@ -102,7 +102,7 @@ def full_against_sampled(clients: int) -> dict:
     """Coefficients of both loss models with standard errors, and processor seconds."""
     side = job(clients, "lceme").server_side()
     tuned = pilot_measurement.measure_reduced_federation(side, PilotDesign(), tune_step=True).training
-    side = replace(side, pilot=pilot_measurement.with_training(side.pilot, tuned))
+    side = replace(side, pilot=replace(side.pilot, training=tuned))
     rows = {}
     for name, find in (
         ("full", pilot_measurement.measure_whole_federation),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -56,7 +56,7 @@ class Split:
 
     def _with_rows(self, rows: list[IntArray]) -> Federated:
         starts = np.concatenate(([0], np.cumsum([len(own) for own in rows])))
-        return _same(self.federated, self.federated.data, Partition(np.concatenate(rows), starts))
+        return replace(self.federated, partition=Partition(np.concatenate(rows), starts))
 
 
 def make_split(federated: Federated, test: LabeledSamples, training: Training, seed: int) -> Split:
@@ -67,7 +67,7 @@ def make_split(federated: Federated, test: LabeledSamples, training: Training, s
     position = np.full(len(federated.data), -1, dtype=np.int64)
     position[used] = np.arange(len(used))
     reduced = Partition(position[partition.rows], partition.starts)
-    small = _same(federated, federated.data.take(used), reduced, training)
+    small = replace(federated, data=federated.data.take(used), partition=reduced, training=training)
     return Split(small, test, tuple(position[rows] for rows in further))
 
 
@@ -98,21 +98,6 @@ def _further_rows(federated: Federated, seed: int) -> list[IntArray]:
         missing = max(math.ceil((MOST_LABELS - 1.0) * len(own)) - sum(map(len, taken)), 0)
         further.append(np.concatenate((*taken, others[:missing])).astype(np.int64))
     return further
-
-
-def _same(
-    federated: Federated, data: LabeledSamples, partition: Partition, training: Training | None = None
-) -> Federated:
-    return Federated(
-        federated.model,
-        data,
-        partition,
-        training or federated.training,
-        weight=federated.weight,
-        participation=federated.participation,
-        merged=federated.merged,
-        rule=federated.rule,
-    )
 
 
 GOLDEN_RATIO = (5**0.5 - 1) / 2  # its multiples modulo 1 are evenly distributed in [0, 1), however many they are

@@ -6,7 +6,7 @@ Says which lies gain most under a planned contract, and what each client's work 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.payoff import work_cost
 from truthfl.contracts.planning import Plan, PlanWorth
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Strategies, Training, batch_price
-from truthfl.learning.data.federations import ServerSide, with_training
+from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.pilot.reduced_federation import reduce_federation
 from truthfl.learning.privacy import PrivateModel
@@ -202,7 +202,7 @@ def _pilot_lie(
 
 def _stage(side: ServerSide, plan: Plan) -> _Stage:
     """The pilot federation; with many clients, a reduced one in which only single clients lie."""
-    pilot, batches = with_training(side.pilot, plan.training), plan.contract.batch_size
+    pilot, batches = replace(side.pilot, training=plan.training), plan.contract.batch_size
     audition = plan.audition
     cost = 0.0 if audition is None else audition.measurement.audition_cost
     payer = Payer(plan.contract, plan.clients, plan.training, cost)

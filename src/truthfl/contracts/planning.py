@@ -20,7 +20,7 @@ from truthfl.contracts.lceme.contract import Contract
 from truthfl.contracts.lceme.pilot import Calibration, measure_pilot
 from truthfl.contracts.lceme.private_costs import CostDistribution
 from truthfl.contracts.setting import Clients, FloatArray, Training
-from truthfl.learning.data.federations import ServerSide, with_training
+from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.pilot.honest_rounds import Bounds, measure_report_bounds
 from truthfl.learning.pilot.runs import PilotDesign, measure_loss_by_rounds, spread_of_loss
 from truthfl.learning.pilot.step_size import StepSearch
@@ -154,7 +154,7 @@ def make_plan(
     )
     require_sound(contract, clients, fitted.model.truthful_loss(contract.batch_size))
     error, variance = error_and_variance(contract.batch_size)
-    tuned = replace(side, pilot=with_training(side.pilot, training))
+    tuned = replace(side, pilot=replace(side.pilot, training=training))
     return Plan(
         training=training,
         search=measurement.search,

@@ -36,7 +36,6 @@ from truthfl.learning.data.federations import (
     SimulatedFederation,
     build_federation,
     server_side,
-    with_rule,
 )
 from truthfl.learning.people.behaviours import behaviour as known_behaviour
 from truthfl.learning.pilot.runs import PilotDesign
@@ -141,7 +140,7 @@ class DataJob:
         )
         self.classes.require_known(built.test.classes)
         return replace(
-            built, pilot=with_rule(built.pilot, self._rule), federated=with_rule(built.federated, self._rule)
+            built, pilot=replace(built.pilot, rule=self._rule), federated=replace(built.federated, rule=self._rule)
         )
 
     def with_clients(self, clients: Participants) -> DataJob:
@@ -189,7 +188,7 @@ class DataJob:
             self.data, self.trained_model, clients.dataset_size, self.training, clients.participation, self.task
         )
         self.classes.require_known(side.test.classes)
-        return replace(side, pilot=with_rule(side.pilot, self._rule))
+        return replace(side, pilot=replace(side.pilot, rule=self._rule))
 
     @property
     def _rule(self) -> ReportRule:

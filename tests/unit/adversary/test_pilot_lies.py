@@ -25,7 +25,6 @@ from truthfl.cli.plan import Planned, as_json, plan_and_search, plan_constants_j
 from truthfl.contracts.deviation import best_deviation
 from truthfl.federation.protocol.planned_offers import _lies_by_client
 from truthfl.job import read_job
-from truthfl.learning.data.federations import with_training
 from truthfl.learning.people.behaviour import Behaviour
 from truthfl.learning.people.profile import Profile
 from truthfl.learning.pilot.runs import PilotDesign
@@ -63,7 +62,7 @@ def test_the_best_lie_of_each_kind_is_found_and_measured(small):
 def test_rises_are_those_of_the_plain_loop_by_weight(small):
     """The same runs, trained plainly: each client in turn lies, or is absent; seeds that the search had not."""
     _, side, plan, found = small
-    federated = with_training(side.pilot, plan.training)
+    federated = replace(side.pilot, training=plan.training)
     count, weight = len(plan.clients), plan.clients.weight
     batches = plan.contract.batch_size.astype(int)
     cases = [(k % count, MEASUREMENT_SEEDS + k) for k in range(FEWEST_CASES)]

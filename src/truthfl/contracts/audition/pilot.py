@@ -190,14 +190,7 @@ def some_clients(side: ServerSide, draw: int) -> Federated:
     chosen = np.argsort(sizes, kind="stable")
     chosen = chosen[np.linspace(0, len(sizes) - 1, min(len(sizes), JOINT_CLIENTS)).astype(int)]
     partition: Partition = side.draw_clients(tuple(sizes[chosen].tolist()), 500 + draw)
-    return Federated(
-        side.pilot.model,
-        side.pilot.data,
-        partition,
-        side.pilot.training,
-        participation=side.pilot.participation[chosen],
-        rule=side.pilot.rule,
-    )
+    return side.pilot.of_others(partition, participation=side.pilot.participation[chosen])
 
 
 def measure_presence_curve(side: ServerSide, batches: FloatArray) -> float:
@@ -246,14 +239,7 @@ def measure_joint_level(side: ServerSide, labels: IntArray, batches: FloatArray)
     runs = []
     for draw in range(LEVEL_DRAWS):
         partition = side.draw_clients(tuple(int(n) for n in labels), FIRST_LEVEL_SEED + draw)
-        drawn = Federated(
-            side.pilot.model,
-            side.pilot.data,
-            partition,
-            side.pilot.training,
-            participation=side.pilot.participation,
-            rule=side.pilot.rule,
-        )
+        drawn = side.pilot.of_others(partition, participation=side.pilot.participation)
         runs.append((drawn, batches, draw))
     losses, params = honest_runs(runs, side.test)
     variances = [float(np.var(sample_losses(runs[k][0], params[k], side.test))) for k in range(VARIANCE_DRAWS)]

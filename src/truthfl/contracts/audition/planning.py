@@ -38,7 +38,7 @@ from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.lceme.pilot import WHOLE_PILOT_CLIENTS, PilotMeasurement, measure_pilot
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training
 from truthfl.errors import InfeasibleError
-from truthfl.learning.data.federations import ServerSide, with_training
+from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.people.labels import ask_for_labels
 from truthfl.learning.pilot.runs import PilotDesign, measure_loss_by_rounds, spread_of_loss
 from truthfl.learning.pilot.step_size import find_step_size
@@ -143,7 +143,7 @@ def plan_on_pilot(
     measured = require_measured(final_inputs)
     if (plan.labels != labels).any():
         here = _restricted(tuned, sizes, asked, plan.labels)
-    here = replace(here, pilot=with_training(here.pilot, pilot.training))
+    here = replace(here, pilot=replace(here.pilot, training=pilot.training))
     total = float(plan.labels.sum())
     with np.errstate(divide="ignore"):
         rise = measured.joint_curve * (1.0 / (total - plan.labels) - 1.0 / total)
@@ -200,7 +200,7 @@ def _with_step(side: ServerSide, tune_step: bool, design: PilotDesign) -> Server
         some_clients(side, 0), side.test, FIRST_BATCH, low=low, high=high, seeds=FIRST_DESIGN.search_seeds or 3
     )
     training = replace(side.pilot.training, step_size=search.parabola_minimum)
-    return replace(side, pilot=with_training(side.pilot, training))
+    return replace(side, pilot=replace(side.pilot, training=training))
 
 
 def _range(labels: IntArray | FloatArray) -> str:
@@ -254,7 +254,7 @@ def _planned_from(
     model, factor = pilot.calibration.model, pilot.calibration.factor
     visible = factor[1] > VISIBLE_ERRORS * pilot.calibration.standard_error[1]
     sampling = model.sampling if visible else np.zeros(len(labels))
-    trained = replace(side, pilot=with_training(side.pilot, pilot.training))
+    trained = replace(side, pilot=replace(side.pilot, training=pilot.training))
     measured = replace(known, sampling=sampling, absence=np.full(len(labels), np.inf), loss_error=GUESSED_ERROR)
     guessed = plan_as(mechanism, replace(inputs, training=pilot.training, audition=measured))
     if not last:

@@ -10,7 +10,7 @@ docs/mechanism.md, section 5.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -376,9 +376,9 @@ def plan_screened(inputs: PlanInputs) -> Contract:
     cost, rent = clients.sample_cost.copy(), np.zeros(len(clients))
     for client, menu in menus.items():
         cost[client] = menu.highest
-    batches = optimal_batch_sizes(_with_cost(clients, cost), model, training, loss_value=inputs.loss_value).astype(
-        float
-    )
+    batches = optimal_batch_sizes(
+        replace(clients, sample_cost=cost), model, training, loss_value=inputs.loss_value
+    ).astype(float)
     for client, menu in menus.items():
         batches[client] = menu.batch_size[0]
     error = covered_error(inputs.loss_error(batches.copy()), confidence=inputs.confidence)
@@ -386,7 +386,7 @@ def plan_screened(inputs: PlanInputs) -> Contract:
         item = menu.item(float(clients.sample_cost[client]))
         batches[client], cost[client] = menu.batch_size[item], menu.cost[item]
         rent[client] = menu.rent[item] + menu.margin(float(model.sampling[client]), error)
-    at_items = _with_cost(clients, cost)
+    at_items = replace(clients, sample_cost=cost)
     bare = lceme(at_items, model, training, batches)
     margin = confidence_margin(bare, inputs.loss_error(batches), confidence=inputs.confidence)
     return lceme(at_items, model, training, batches, margin=np.where(stated, rent, margin) + inputs.margin)
@@ -426,17 +426,3 @@ def _menu_of(inputs: PlanInputs, client: int) -> WholeMenu:
         return whole_menu(menu)
     except InfeasibleError as error:
         raise InfeasibleError(str(error), (client,)) from None
-
-
-def _with_cost(clients: Clients, cost: FloatArray) -> Clients:
-    """The same clients with other sample costs."""
-    return Clients(
-        weight=clients.weight,
-        gradient_variance=clients.gradient_variance,
-        sample_cost=cost,
-        labeling_cost=clients.labeling_cost,
-        dataset_size=clients.dataset_size,
-        heterogeneity=clients.heterogeneity,
-        participation=clients.participation,
-        name=clients.name,
-    )

@@ -336,25 +336,14 @@ def _lceme_on_bound(plan: DrawnPlan, rule: BoundRule, constants: Result) -> Draw
     """LCEME on a bound, with the largest step size at which the bound holds."""
     training = replace(plan.training, step_size=float(constants["step_size"]))
     measured = Constants(**{name: float(constants[name]) for name in CONSTANTS})
-    clients = _with_gradients(plan.clients, constants["gradient_variance"], constants["heterogeneity"])
+    clients = replace(
+        plan.clients, gradient_variance=constants["gradient_variance"], heterogeneity=constants["heterogeneity"]
+    )
     model = rule.bound(clients, training, measured)
     floor = np.ceil(labeling_floor(clients, model, training, as_printed=rule.as_printed))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, clients.dataset_size))
     contract = lceme(clients, model, training, batches, as_printed=rule.as_printed).renamed(rule.name)
     return DrawnRules(plan, training, clients, (contract,))
-
-
-def _with_gradients(clients: Clients, variance: FloatArray, heterogeneity: FloatArray) -> Clients:
-    return Clients(
-        weight=clients.weight,
-        gradient_variance=variance,
-        sample_cost=clients.sample_cost,
-        labeling_cost=clients.labeling_cost,
-        dataset_size=clients.dataset_size,
-        heterogeneity=heterogeneity,
-        participation=clients.participation,
-        name=clients.name,
-    )
 
 
 def _leave_one_out_task(plan: DrawnPlan) -> WorkItem:
