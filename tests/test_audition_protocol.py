@@ -640,7 +640,7 @@ def plans_for_two(plans):
     def plan(job, side):  # noqa: ARG001
         told = job.document()["clients"]
         two = job.with_clients(type(job.clients)(**{name: values[::2] for name, values in told.items()}))
-        return plans(two, two.server_side())
+        return replace(plans(two, two.server_side()), left_out=dict.fromkeys(["Ben", "Dora"], WORTH_LESS))
 
     return plan
 

@@ -27,6 +27,7 @@ from truthfl.contracts.setting import Clients, FloatArray, Training, batch_price
 from truthfl.errors import InfeasibleError, InputError
 
 FLOOR_TOLERANCE = 1e-9
+CALIBRATED = "lceme calibrated"  # on a loss model that was measured, beside those on bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Contract(Mechanism):
     """
 
     kind: ClassVar[str] = "lceme"
-    study_name: ClassVar[str] = "lceme calibrated"
+    study_name: ClassVar[str] = CALIBRATED
     screens: ClassVar[bool] = True
     formula: ClassVar[str] = (
         "reward = base - slope * test_loss + labeling_cost; pay = reward * delivered / asked, rounded to whole units"

@@ -59,8 +59,7 @@ def write_training_plot(view: JobView, folder: Path, *more_files: str) -> Plot:
 def columns(view: JobView) -> tuple[str, ...]:
     """The columns of `client_rows`."""
     assert view.agreement is not None
-    parts = [f"for {words}" for words in part_words(view.agreement).values()]
-    return "client", "labels", "rounds", *parts, "pay", "cost", "expected pay"
+    return "client", "labels", "rounds", *part_columns(view.agreement), "pay", "cost", "expected pay"
 
 
 def client_rows(view: JobView) -> list[list[str]]:
@@ -139,6 +138,12 @@ def write_served_report(view: JobView, folder: Path, command: str, version: str)
     )
     write_file(place / "report.html", page(report))
     return place / "report.html"
+
+
+def part_columns(agreement: Agreement) -> list[str]:
+    """The columns of the parts of pay: "for labels", "computing"."""
+    words = list(part_words(agreement).values())
+    return [f"for {first}" for first in words[:1]] + words[1:]
 
 
 def part_words(agreement: Agreement) -> Mapping[str, str]:

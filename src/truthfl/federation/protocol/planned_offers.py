@@ -89,6 +89,7 @@ def too_much_in_words(promise: Promise, pay: PlannedPay, client: int) -> str:
     )
 
 
+NOT_ASKED = "the plan does without them"
 _NO_OFFER = "no batch within these samples makes labeling worth while"
 
 MakePlan = Callable[[DataJob, ServerSide], Plan]
@@ -132,7 +133,8 @@ def planned_offers(
         chosen = promise.clients.name or ()
         left_out |= {chosen[k]: too_much_in_words(promise, pay, k) for k in too_much}
     require_within_limits(promise, job.server)
-    left_out |= plan.left_out
+    promised = set(plan.clients.name or ())
+    left_out |= {name: plan.left_out.get(name, NOT_ASKED) for name in planned_job.clients.name if name not in promised}
     found = search_on_pilot(plan.side, plan)
     promise = replace(promise, lies=_lies_by_client(plan, found), lies_tried=found.points)
     samples = planned_job.server.test_samples

@@ -17,7 +17,7 @@ from truthfl.contracts.setting import FloatArray
 from truthfl.errors import InputError
 from truthfl.federation.operator.approval import summary_of
 from truthfl.federation.operator.kept_jobs import Draws
-from truthfl.federation.operator.served_report import evaluations, part_words, write_training_plot
+from truthfl.federation.operator.served_report import evaluations, part_columns, part_words, write_training_plot
 from truthfl.federation.protocol.offers import left_out_of
 from truthfl.federation.simulated.participants import has_audition
 from truthfl.federation.simulated.payoff import (
@@ -193,7 +193,7 @@ RESULTS = "results.json"
 
 def table_columns(outcome: RunOutcome) -> tuple[str, ...]:
     """The columns of `client_rows`."""
-    paid = [f"for {words}" for words in part_words(outcome.agreement).values()] or ["pay"]
+    paid = part_columns(outcome.agreement) or ["pay"]
     work = "labels" if outcome.agreement.terms.has_audition else "batch"
     return "client", "behaviour", work, *paid, "cost", "payoff", "if honest"
 

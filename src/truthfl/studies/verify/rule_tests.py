@@ -17,7 +17,7 @@ from truthfl.adversary.measure import SoloTerms
 from truthfl.contracts.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
 from truthfl.contracts.contract import Evidence, Mechanism
 from truthfl.contracts.lceme.assignment import labeling_floor
-from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.contract import CALIBRATED, lceme
 from truthfl.contracts.lceme.loss_model import LossModel, paper_bound, sound_bound
 from truthfl.contracts.payoff import confidence_margin, work_cost
 from truthfl.contracts.planning import Plan
@@ -191,7 +191,6 @@ BOUND_RULES = (
 CONSTANTS = tuple(field.name for field in fields(Constants))
 PRICING_SEEDS = 8
 MOST_ASKED = 10  # clients
-CALIBRATED = Contract.study_name
 
 
 @dataclass(frozen=True, eq=False)
