@@ -2,7 +2,7 @@
 
 from truthfl.contracts.audition.level import SoloCurve, peer_shifts
 from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.audition.plan import AuditionMeasurement, best_choice, plan_audition
+from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, best_choice, plan_audition
 from truthfl.contracts.baselines import (
     FlatPay,
     LeaveOneOutPay,
@@ -52,6 +52,7 @@ from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflErr
 
 __all__ = [
     "Audition",
+    "AuditionInputs",
     "AuditionMeasurement",
     "Clients",
     "Constants",

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.adversary.strategy import ABSENCE, MOST_LABELS, TRUTH, LiePoint
 from truthfl.contracts.audition.level import peer_shifts
-from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.contract import Evidence, Mechanism, Observation
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training, batch_price
 from truthfl.errors import InputError
@@ -351,9 +350,8 @@ class SoloTerms:
 
     @classmethod
     def of_contract(cls, contract: Mechanism, recipe: Recipe) -> SoloTerms:
-        """The terms of an audition contract."""
-        assert isinstance(contract, Audition)
-        return cls(recipe, contract.solo_level, contract.solo_spread)
+        """What this contract says."""
+        return cls(recipe, contract.stage.level, contract.stage.spread)
 
 
 @dataclass(frozen=True)

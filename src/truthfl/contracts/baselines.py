@@ -47,6 +47,7 @@ class FlatPay(Mechanism):
 
     kind: ClassVar[str] = "flat"
     formula: ClassVar[str] = "pay = amount * delivered / asked, rounded to whole units"
+    formula_keys: ClassVar[tuple[str, ...]] = ("terms.formula_flat",)
 
     batch_size: FloatArray
     amount: FloatArray

@@ -456,7 +456,7 @@ class Offer:
             raise InputError(
                 f"the contract is {self.job.contract!r}; the offer must have a recipe just if it pays by one."
             )
-        if self.job.has_audition and self.client.pay["labels"] != self.client.samples:
+        if self.client.pay.get("labels", self.client.samples) != self.client.samples:
             raise InputError("the offer asks for another number of labels than its audition pays for.")
 
     @property

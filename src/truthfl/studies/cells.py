@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.contracts.audition.planning import PILOT_SEED
+from truthfl.contracts.audition.pilot import PILOT_SEED
 from truthfl.contracts.setting import Strategies, Training
 from truthfl.learning.data.federations import (
     Data,

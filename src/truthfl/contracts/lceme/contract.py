@@ -1,7 +1,5 @@
 """The LCEME contract and its plan: pay falls linearly with the test loss, at the slope at which honest work is best.
 
-docs/mechanism.md, section 3.
-
 docs/mechanism.md, sections 3 and 4.
 """
 
@@ -14,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from truthfl.coded_text import coded
 from truthfl.contracts.contract import CalculationStep, LinearPay, Mechanism, Observation, PlanInputs, delivered_share
 from truthfl.contracts.formulas import reward
 from truthfl.contracts.lceme.assignment import (
@@ -28,6 +27,7 @@ from truthfl.contracts.setting import Clients, FloatArray, Training, batch_price
 from truthfl.errors import InfeasibleError, InputError
 
 FLOOR_TOLERANCE = 1e-9
+CALIBRATED = "lceme calibrated"  # on a loss model that was measured, beside those on bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,12 @@ class Contract(Mechanism):
     """
 
     kind: ClassVar[str] = "lceme"
+    study_name: ClassVar[str] = CALIBRATED
+    screens: ClassVar[bool] = True
     formula: ClassVar[str] = (
         "reward = base - slope * test_loss + labeling_cost; pay = reward * delivered / asked, rounded to whole units"
     )
+    formula_keys: ClassVar[tuple[str, ...]] = ("terms.formula_lceme",)
 
     batch_size: FloatArray
     slope: FloatArray
@@ -64,6 +67,12 @@ class Contract(Mechanism):
 
         return plan_lceme(inputs) if inputs.cost_distribution is None else plan_screened(inputs)
 
+    @classmethod
+    def rents(cls, inputs: PlanInputs) -> FloatArray | None:
+        from truthfl.contracts.lceme.private_costs import stated_rents
+
+        return None if inputs.cost_distribution is None else stated_rents(inputs)
+
     def reward(self, test_loss: ArrayLike) -> FloatArray:
         """r_i = Ω_i − Φ_i f(w_T, ξ) + c_l for every client; for losses of shape (…) the result is (…, N)."""
         try:
@@ -83,10 +92,14 @@ class Contract(Mechanism):
 
     def explanation(self, money: Callable[[float], str]) -> list[str]:
         return [
-            "At the end the model is tested. The lower its test loss, the better it is and the more you are paid: "
-            f"each 0.01 of loss is worth {money(float(self.slope[0]) / 100)}. These figures hold if the others are "
-            "honest too; who spoils the model lowers everybody’s pay. The formula has no floor: with a bad enough "
-            "model the amount is negative."
+            coded(
+                "explanation.lceme",
+                "At the end the model is tested. The lower its test loss, the better it is and the more you are paid: "
+                "each 0.01 of loss is worth {worth}. These figures hold if the others are honest too; who spoils the "
+                "model lowers everybody’s pay. The formula has no floor: with a bad enough model the amount is "
+                "negative.",
+                worth=money(float(self.slope[0]) / 100),
+            )
         ]
 
     def calculation(self, observation: Observation) -> list[CalculationStep]:

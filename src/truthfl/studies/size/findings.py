@@ -17,8 +17,8 @@ from truthfl.adversary.strategy import LiePoint
 from truthfl.contracts.audition.labels import CAP_DEVIATIONS, SLOPE_ERRORS, LabelTask
 from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.audition.plan import AuditionMeasurement, audition_contract, label_task
-from truthfl.contracts.contract import Mechanism, Observation, PlanInputs
+from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, audition_contract, label_task
+from truthfl.contracts.contract import Mechanism, Observation
 from truthfl.contracts.lceme.contract import Contract, lceme
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.payoff import confidence_margin
@@ -240,7 +240,7 @@ def _inputs(
     curve: SoloCurve,
     fitted: FittedLoss | None,
     level: PilotLevel | None = None,
-) -> PlanInputs:
+) -> AuditionInputs:
     nothing = np.zeros(len(clients))
     measured = AuditionMeasurement(
         solo=curve,
@@ -253,8 +253,7 @@ def _inputs(
         audition_cost=np.full(len(clients), money.sample_cost * recipe.samples),
         most_pay=money.most_pay,
     )
-    model = LossModel(constant=0.0, sampling=nothing, labeling=nothing, reporting=nothing)
-    return PlanInputs(clients, model, training, money.loss_value, confidence=money.confidence, audition=measured)
+    return AuditionInputs(clients, measured, training, money.loss_value, confidence=money.confidence)
 
 
 def _why_not(task: LabelTask, labels: int) -> str:

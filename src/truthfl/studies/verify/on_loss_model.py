@@ -10,7 +10,7 @@ import numpy as np
 from truthfl.contracts.baselines import flat_pay, leave_one_out_pay, pay_per_claimed_sample, shapley_share_pay
 from truthfl.contracts.contract import Mechanism
 from truthfl.contracts.deviation import Deviation, best_deviation
-from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.contract import lceme
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.setting import Clients, Training
 from truthfl.errors import InputError
@@ -43,7 +43,7 @@ def payment_rules(
 ) -> dict[str, Callable[[], Mechanism]]:
     """Constructors of the job's own contract, LCEME and the four baselines by name, all with the same batches."""
     batch_size = planned.batch_size
-    own: dict[str, Callable[[], Mechanism]] = {} if planned.kind == Contract.kind else {planned.name: lambda: planned}
+    own: dict[str, Callable[[], Mechanism]] = {planned.name: lambda: planned}
     others: dict[str, Callable[[], Mechanism]] = {
         "lceme": lambda: lceme(clients, model, training, batch_size),
         "flat": lambda: flat_pay(clients, model, training, batch_size),

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.adversary.measure import SoloTerms
-from truthfl.contracts.audition.planning import AuditionDetails
 from truthfl.contracts.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
 from truthfl.contracts.contract import Evidence, Mechanism
 from truthfl.contracts.lceme.assignment import labeling_floor
-from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.contract import CALIBRATED, lceme
 from truthfl.contracts.lceme.loss_model import LossModel, paper_bound, sound_bound
 from truthfl.contracts.payoff import confidence_margin, work_cost
 from truthfl.contracts.planning import Plan
@@ -113,19 +112,19 @@ def arrays_of(plan: Plan) -> Result:
             "loss_error": np.array(plan.loss_error),
             "loss_variance": np.array(plan.loss_variance),
         }
-        | _audition_arrays(plan.audition)
+        | _solo_arrays(plan)
     )
 
 
-def _audition_arrays(audition: AuditionDetails | None) -> dict[str, NDArray[Any]]:
-    """What a study needs of an audition's plan."""
-    if audition is None:
+def _solo_arrays(plan: Plan) -> dict[str, NDArray[Any]]:
+    """What a study needs of a plan in which clients train alone."""
+    if plan.recipe is None:
         return {}
     return {
-        "asked": audition.asked,
-        "labels": audition.labels,
-        "cost_of_solo": audition.measurement.audition_cost,
-        "recipe": np.array([float(value) for value in vars(audition.recipe).values()]),
+        "asked": plan.asked,
+        "labels": plan.clients.dataset_size,
+        "cost_of_solo": np.asarray(plan.solo_cost),
+        "recipe": np.array([float(value) for value in vars(plan.recipe).values()]),
     }
 
 
@@ -192,7 +191,6 @@ BOUND_RULES = (
 CONSTANTS = tuple(field.name for field in fields(Constants))
 PRICING_SEEDS = 8
 MOST_ASKED = 10  # clients
-CALIBRATED = "lceme calibrated"
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,8 +296,7 @@ def _makers(plan: DrawnPlan, results: Sequence[Result]) -> dict[str, Callable[[]
         return lambda: _lceme_on_bound(plan, BOUND_RULES[number], results[1 + number])
 
     own, loss_model = plan.contract, plan.loss_model
-    if own.kind == Contract.kind:
-        own = own.renamed(CALIBRATED)
+    own = own.renamed(own.study_name)
     makers = {own.name: at_tuned_step(lambda: own)}
     others: dict[str, Callable[[], Mechanism]] = {
         CALIBRATED: lambda: _calibrated(plan),
