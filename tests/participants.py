@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from truthfl.contracts.lceme.contract import Contract
+from truthfl.contracts.lceme.contract import LCEME
 from truthfl.home import folder as participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import commitment, secret_from_seed
@@ -40,9 +40,9 @@ def an_offer(key, operator, **changes):
     job = JobTerms(
         name="digits-1",
         version=1,
-        contract=Contract.kind,
-        formula=Contract.formula,
-        dropping_out=Contract.dropping_out,
+        contract=LCEME.kind,
+        formula=LCEME.formula,
+        dropping_out=LCEME.dropping_out,
         operator_key=public_line(operator),
         model={"kind": "softmax", "penalty": 0.001, "filters": 8},
         image_shape=(28, 28, 1),
