@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.auditions import NUMBERS, curve, inputs, measurement
-from truthfl import Clients, InfeasibleError, InputError, Observation
+from truthfl import Clients, InfeasibleError, InputError, LossModel, Observation, PlanInputs, Training
 from truthfl.contracts.audition.labels import best_labels, taking_part
 from truthfl.contracts.audition.level import GATE_DEVIATIONS, MOST_SHIFT, SoloCurve, level_variance, peer_shifts
 from truthfl.contracts.audition.pay import Audition

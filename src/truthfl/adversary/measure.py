@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.adversary.strategy import ABSENCE, MOST_LABELS, TRUTH, LiePoint
 from truthfl.contracts.audition.level import peer_shifts
-from truthfl.contracts.contract import Evidence, Mechanism, Observation
+from truthfl.contracts.contract import Contract, Evidence, Observation
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training, batch_price
 from truthfl.errors import InputError
 from truthfl.learning.data.partition import Federated, Partition
@@ -349,7 +349,7 @@ class SoloTerms:
         return SoloTerms(self.recipe, *padded)
 
     @classmethod
-    def of_contract(cls, contract: Mechanism, recipe: Recipe) -> SoloTerms:
+    def of_contract(cls, contract: Contract, recipe: Recipe) -> SoloTerms:
         """What this contract says."""
         return cls(recipe, contract.stage.level, contract.stage.spread)
 
@@ -457,7 +457,7 @@ class Payer:
     audition_cost  (N,) cost of training alone, if the rule pays by solo models
     """
 
-    rule: Mechanism
+    rule: Contract
     clients: Clients
     training: Training
     audition_cost: FloatArray | float = 0.0
@@ -573,7 +573,7 @@ def pay(payers: Sequence[Payer], lied: Lied, honest: Honest, *, claims_all: bool
     return paid
 
 
-def _passed(rule: Mechanism, liar: IntArray, solo: FloatArray, shift: FloatArray) -> NDArray[np.bool_]:
+def _passed(rule: Contract, liar: IntArray, solo: FloatArray, shift: FloatArray) -> NDArray[np.bool_]:
     """Whether the client of each case takes part in the joint training, (points, cases)."""
     wide = (*solo.shape, len(rule.batch_size))
     observation = Observation(0.0, solo_loss=solo[..., None], level_shift=shift[:, None])
@@ -581,7 +581,7 @@ def _passed(rule: Mechanism, liar: IntArray, solo: FloatArray, shift: FloatArray
 
 
 def _paid(
-    rule: Mechanism, liar: IntArray, delivered: FloatArray, observed: Sequence[ArrayLike], solo: Sequence[FloatArray]
+    rule: Contract, liar: IntArray, delivered: FloatArray, observed: Sequence[ArrayLike], solo: Sequence[FloatArray]
 ) -> FloatArray:
     """The rule's pay to the client of each case; `observed` are the first four fields of `Observation`.
 

@@ -24,7 +24,7 @@ from truthfl.cli.output import (
     table,
 )
 from truthfl.cli.verify import On, workers_on
-from truthfl.contracts.contract import Mechanism
+from truthfl.contracts.contract import Contract
 from truthfl.contracts.details import ModelReport, PlanReport, PlanWorth, honest_cost, idle_warnings, worth_warnings
 from truthfl.contracts.deviation import absence_rise
 from truthfl.contracts.payoff import PlanEconomics, plan_economics
@@ -111,7 +111,7 @@ def _lie_json(lie: PilotLie) -> dict[str, object]:
 
 def _economics(
     report: PlanReport,
-    contract: Mechanism,
+    contract: Contract,
     expected_loss: float,
     worth: PlanWorth | None,
     all_work: float,

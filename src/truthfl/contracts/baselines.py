@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from truthfl.contracts.contract import (
     ALWAYS_COLLECTED,
     CONTRIBUTIONS,
+    Contract,
     Evidence,
     LinearPay,
-    Mechanism,
     Observation,
     PlanInputs,
     delivered_share,
@@ -42,7 +42,7 @@ from truthfl.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class FlatPay(Mechanism):
+class FlatPay(Contract):
     """A fixed amount for each client, whatever the test loss."""
 
     kind: ClassVar[str] = "flat"
@@ -74,7 +74,7 @@ class FlatPay(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class PayPerClaimedSample(Mechanism):
+class PayPerClaimedSample(Contract):
     """A price per sample that the client claims to have used, plus her labeling cost."""
 
     kind: ClassVar[str] = "per claimed sample"
@@ -106,7 +106,7 @@ class PayPerClaimedSample(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOneOutPay(Mechanism):
+class LeaveOneOutPay(Contract):
     """The same price for all clients per unit by which the loss would be higher without her."""
 
     kind: ClassVar[str] = "leave-one-out"
@@ -138,7 +138,7 @@ class LeaveOneOutPay(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class ShapleySharePay(Mechanism):
+class ShapleySharePay(Contract):
     """A fixed sum, shared out in proportion to Shapley values of the loss drop; negative ones count as 0."""
 
     kind: ClassVar[str] = "shapley share"
@@ -279,7 +279,7 @@ def shapley_drops(coalition_loss: CoalitionLoss, count: int, *, permutations: in
 
 
 def observe(
-    rule: Mechanism,
+    rule: Contract,
     *,
     test_loss: float,
     claimed_batch_size: ArrayLike,

@@ -1,4 +1,4 @@
-"""`Mechanism`, the one interface of contracts, and `Observation`, from which they pay. docs/mechanism.md, section 7.
+"""`Contract`, the one interface of contracts, and `Observation`, from which they pay. docs/mechanism.md, section 7.
 
 A contract owns everything from measuring to explaining: `plan_on` measures and plans on the operator's data, the
 object has the terms, `pay` and `parts` compute money from an observation, `explanation` and `calculation` say how.
@@ -7,7 +7,7 @@ Nobody who calls it asks which contract it is.
 Effort, batches and labels are not observed. Observed are the final test loss, the delivered reports, the clients'
 claims, the models that they train alone and, for some mechanisms, contributions.
 
-A mechanism is a frozen dataclass that derives from `Mechanism`: its fields are the assigned batch sizes and its terms,
+A mechanism is a frozen dataclass that derives from `Contract`: its fields are the assigned batch sizes and its terms,
 one number per client each. `registry` finds it by its kind.
 """
 
@@ -151,7 +151,7 @@ class SoloStage:
 
 @dataclass(frozen=True, eq=False)
 class PlanInputs:
-    """The arguments of `Mechanism.plan`: a measured or stated loss model, and prices as in `Prices`.
+    """The arguments of `Contract.plan`: a measured or stated loss model, and prices as in `Prices`.
 
     clients, loss_model, training
     loss_error   function from batch sizes to the standard deviation of the loss at settlement around the expected loss
@@ -220,7 +220,7 @@ SOLO_DROPPING_OUT = (
 )
 
 
-class Mechanism(ABC):
+class Contract(ABC):
     """One way of paying N clients, announced beforehand together with the batch sizes it asks for.
 
     A contract whose `needs` include solo models has the fields `solo_level`, `solo_spread` and `gate`, as in
@@ -268,8 +268,8 @@ class Mechanism(ABC):
             cls.name = cls.kind
         if "study_name" not in own:
             cls.study_name = cls.name
-        if Evidence.SOLO_LOSS in cls.needs and cls.dropping_out == Mechanism.dropping_out:
-            cls.dropping_out, cls.dropping_out_key = f"{SOLO_DROPPING_OUT} {Mechanism.dropping_out}", ""
+        if Evidence.SOLO_LOSS in cls.needs and cls.dropping_out == Contract.dropping_out:
+            cls.dropping_out, cls.dropping_out_key = f"{SOLO_DROPPING_OUT} {Contract.dropping_out}", ""
         for words, key, none in (("formula", "formula_keys", ()), ("dropping_out", "dropping_out_key", "")):
             if words in own and key not in own:  # a translation belongs to the words that it translates
                 setattr(cls, key, none)
@@ -443,7 +443,7 @@ def delivered_share(amount: FloatArray, observation: Observation) -> FloatArray:
     return shared
 
 
-def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) -> None:
+def require_sound(mechanism: Contract, clients: Clients, expected_loss: float) -> None:
     """Raise `InputError` unless batches are whole and within the data, and terms and expected pay are finite.
 
     Pay is not checked if it needs evidence that jobs do not collect.
@@ -478,7 +478,7 @@ def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) 
             raise InputError(f"mechanism {kind!r}: {what} of {clients.label(who)} is {values[who]}; it must be finite.")
 
 
-def require_collected(mechanism: type[Mechanism]) -> None:
+def require_collected(mechanism: type[Contract]) -> None:
     """Raise `InputError` unless jobs collect all evidence that this mechanism needs, by terms that say how."""
     missing = mechanism.needs - COLLECTED_BY_JOBS
     if missing:

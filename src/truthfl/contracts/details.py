@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from truthfl.contracts.contract import COLLECTED_BY_JOBS, Mechanism, Observation, PlanInputs, Prices
+from truthfl.contracts.contract import COLLECTED_BY_JOBS, Contract, Observation, PlanInputs, Prices
 from truthfl.contracts.deviation import Deviation, best_deviation, free_riding_gain, pay_resolution
 from truthfl.contracts.lceme.assignment import labeling_floor
 from truthfl.contracts.lceme.loss_model import LossModel
@@ -137,7 +137,7 @@ class ModelReport:
     clients: Clients
     training: Training
     model: LossModel
-    contract: Mechanism
+    contract: Contract
     prices: Prices
     loss_variance: float
     basis: str
@@ -279,7 +279,7 @@ def honest_cost(clients: Clients, training: Training, batch_size: FloatArray) ->
     return work_cost(clients, training, Strategies.truthful(batch_size))
 
 
-def idle_warnings(contract: Mechanism, clients: Clients, model: LossModel, training: Training) -> list[str]:
+def idle_warnings(contract: Contract, clients: Clients, model: LossModel, training: Training) -> list[str]:
     """Who would gain by sending the model back as it came."""
     gain = free_riding_gain(contract, clients, model, training)
     gainers = int((gain > pay_resolution(contract, clients, model, training)).sum())

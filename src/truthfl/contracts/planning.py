@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.contracts.audition.pilot import measure_solo_stage
-from truthfl.contracts.contract import Evidence, Mechanism, People, PlanInputs, Prices, require_collected, require_sound
+from truthfl.contracts.contract import Contract, Evidence, People, PlanInputs, Prices, require_collected, require_sound
 from truthfl.contracts.details import LossModelDetails, PlanDetails, PlanWorth, honest_cost
 from truthfl.contracts.lceme.pilot import Calibration, measure_pilot
 from truthfl.contracts.setting import Clients, FloatArray, Training
@@ -65,7 +65,7 @@ class Plan:
     search: StepSearch | None
     clients: Clients
     calibration: Calibration
-    contract: Mechanism
+    contract: Contract
     loss_error: float
     loss_variance: float
     side: ServerSide
@@ -88,7 +88,7 @@ class Plan:
         return np.asarray(honest_cost(self.clients, self.training, self.contract.batch_size) + self.solo_cost)
 
 
-def make_plan(mechanism: type[Mechanism], pilot: PilotSide, people: People, prices: Prices) -> Plan:
+def make_plan(mechanism: type[Contract], pilot: PilotSide, people: People, prices: Prices) -> Plan:
     """The plan of this contract; `InputError` if it is not sound."""
     if Evidence.SOLO_LOSS in mechanism.needs:
         require_collected(mechanism)
@@ -97,7 +97,7 @@ def make_plan(mechanism: type[Mechanism], pilot: PilotSide, people: People, pric
     return plan
 
 
-def plan_on_loss_model(mechanism: type[Mechanism], pilot: PilotSide, people: People, prices: Prices) -> Plan:
+def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: People, prices: Prices) -> Plan:
     """Tune the step size, fit the loss model, and plan the mechanism's contract on it.
 
     For a contract that needs solo models, what is to be expected of these with all labels is measured too.

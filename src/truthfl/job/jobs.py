@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.contracts.contract import Mechanism, People, PlanInputs, Prices, require_sound
+from truthfl.contracts.contract import Contract, People, PlanInputs, Prices, require_sound
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.lceme.private_costs import CostDistribution
 from truthfl.contracts.planning import PilotSide, Plan, make_plan
@@ -63,7 +63,7 @@ class ConstantsJob:
         """The bound that the server's settings select, as a loss model."""
         return BOUNDS[self.server.bound](self.clients, self.training, self.constants)
 
-    def plan(self, model: LossModel) -> Mechanism:
+    def plan(self, model: LossModel) -> Contract:
         """The mechanism's plan on this loss model, without a margin for errors of the model."""
         server = self.server
         inputs = PlanInputs(
@@ -249,7 +249,7 @@ def _require_screening(server: ServerSettings, contract: ContractChoice, clients
             )
 
 
-def plan_job(job: ConstantsJob | DataJob, design: PilotDesign | None = None) -> Mechanism:
+def plan_job(job: ConstantsJob | DataJob, design: PilotDesign | None = None) -> Contract:
     """The job's contract: batch sizes and terms of pay of all clients. For a `DataJob`, this trains the pilot runs."""
     if isinstance(job, ConstantsJob):
         return job.plan(job.loss_model())

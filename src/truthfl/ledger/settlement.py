@@ -192,7 +192,7 @@ class Settled:
     solo_loss, level_shift, present_labels   as in `SoloEvidence`
     passed                     whether she took part in the joint training
 
-    parts              of the amount by name, as in `Mechanism.parts`; empty if the contract has none
+    parts              of the amount by name, as in `Contract.parts`; empty if the contract has none
     """
 
     client: str

@@ -190,7 +190,7 @@ def test_contracts_are_formulas_except_where_they_measure_and_learning_knows_non
 
 
 ABOUT_TWO_CONTRACTS = {("public",), ("studies", "reproduce"), ("studies", "size")}  # the facade; paper and sizes
-KINDS_OF_CONTRACTS = {find_mechanism(kind).__name__ for kind in mechanism_kinds()} | {"Mechanism"}
+KINDS_OF_CONTRACTS = {find_mechanism(kind).__name__ for kind in mechanism_kinds()} | {"Contract"}
 WHICH = re.compile(r"(contract|mechanism|rule|planned|own)\.kind$|(job|terms|offer)\.contract$")
 
 

@@ -15,10 +15,10 @@ from helpers.small_jobs import small_job_file
 from truthfl import (
     Audition,
     Clients,
+    Contract,
     Evidence,
     InputError,
     LossModel,
-    Mechanism,
     Observation,
     PlanInputs,
     Training,
@@ -53,7 +53,7 @@ def bonus():
     """Cost, and a bonus that falls with the loss, never below zero."""
 
     @dataclass(frozen=True, eq=False)
-    class CostAndBonus(Mechanism):
+    class CostAndBonus(Contract):
         kind: ClassVar[str] = "cost and bonus"
         formula: ClassVar[str] = "pay = (cost + max(0, bonus * (1 - test_loss / reference))) * delivered / asked"
 
@@ -192,7 +192,7 @@ def test_a_contract_of_ones_own_pays_by_solo_models(thanks, tmp_path):
 
 def test_a_contract_by_solo_models_whose_terms_do_not_say_what_is_expected_is_refused(tmp_path):
     @dataclass(frozen=True, eq=False)
-    class Other(Mechanism):
+    class Other(Contract):
         kind: ClassVar[str] = "my own"
         needs: ClassVar[frozenset[Evidence]] = Audition.needs
 
@@ -220,7 +220,7 @@ def careful():
     """Cost, and a bonus by how good the model is that each trains alone; nothing is derived from the audition."""
 
     @dataclass(frozen=True, eq=False)
-    class CostAndCare(Mechanism):
+    class CostAndCare(Contract):
         kind: ClassVar[str] = "cost and care"
         needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}
         recipe: ClassVar[dict] = {"steps": 40, "batch_size": 16, "step_size": 0.5, "penalty": 0.001, "shifts": 0}
@@ -344,7 +344,7 @@ MODEL = LossModel(constant=0.1, sampling=[1.0, 1.0], labeling=[2.0, 0.1], report
 
 def broken(pay=lambda _: np.ones(2), batches=(10.0, 10.0), terms=(1.0, 1.0)):
     @dataclass(frozen=True, eq=False)
-    class Broken(Mechanism):
+    class Broken(Contract):
         kind: ClassVar[str] = "broken"
         batch_size: np.ndarray
         amount: np.ndarray
@@ -398,7 +398,7 @@ def test_a_job_that_cannot_collect_the_evidence_is_not_opened(tmp_path):
 
 def test_two_mechanisms_cannot_share_a_kind():
     with pytest.raises(InputError, match="registered already"):
-        register(type("Other", (Mechanism,), {"kind": "lceme", "pay": lambda *_: None}))
+        register(type("Other", (Contract,), {"kind": "lceme", "pay": lambda *_: None}))
 
 
 @pytest.mark.parametrize("kind", mechanism_kinds())

@@ -7,7 +7,7 @@ from truthfl import InputError, LossModel, Strategies, Training
 from truthfl.contracts import planning
 from truthfl.contracts.contract import People, Prices
 from truthfl.contracts.lceme import pilot as pilot_measurement
-from truthfl.contracts.lceme.contract import Contract
+from truthfl.contracts.lceme.contract import LCEME
 from truthfl.contracts.lceme.pilot import calibrate, measure_reduced_federation, measure_whole_federation
 from truthfl.contracts.planning import PilotSide, make_plan
 from truthfl.learning.data.datasets import small_digits
@@ -65,7 +65,7 @@ def test_the_sampled_pilot_finds_the_loss_model_of_the_full_one_and_makes_its_co
     people = People(side.pilot.partition.sizes, 30.0 * each, 1e-4 * each, side.pilot.participation)
     for one in (full, sampled):
         monkeypatch.setattr(planning, "measure_pilot", lambda *_, found=one, **__: found)
-        contracts.append(make_plan(Contract, PilotSide(side), people, Prices(1000.0)).contract)
+        contracts.append(make_plan(LCEME, PilotSide(side), people, Prices(1000.0)).contract)
     for name in ("slope", "base"):
         ratio = getattr(contracts[1], name) / getattr(contracts[0], name)
         assert ratio.mean() == pytest.approx(1.0, abs=0.05), name

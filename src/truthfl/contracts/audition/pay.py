@@ -14,8 +14,8 @@ from truthfl.contracts.audition.labels import CAP_DEVIATIONS
 from truthfl.contracts.contract import (
     ALWAYS_COLLECTED,
     CalculationStep,
+    Contract,
     Evidence,
-    Mechanism,
     Observation,
     People,
     PlanInputs,
@@ -44,7 +44,7 @@ NEVER_NEGATIVE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Audition(Mechanism):
+class Audition(Contract):
     """The terms, announced to every client before she starts.
 
     A contract that derives from it may pay otherwise by its own `label_pay` and `computing_pay`, choose other labels,

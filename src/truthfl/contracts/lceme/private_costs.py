@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.contracts.contract import PlanInputs
 from truthfl.contracts.lceme.assignment import optimal_batch_sizes, require_usable
-from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.contract import LCEME, lceme
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.payoff import confidence_margin, covered_error
 from truthfl.contracts.setting import Clients, FloatArray, Training, client_array, list_clients, number
@@ -204,13 +204,13 @@ class ScreeningMenu:
         rent += 2.0 * np.sqrt(self._floor_factor) * root
         return self.rounds * rent
 
-    def contract(self, reported_cost: ArrayLike) -> Contract:
+    def contract(self, reported_cost: ArrayLike) -> LCEME:
         """The contract for the reported costs of all clients."""
         cost = self._costs(reported_cost)
         batches, slope = self.batch_size(cost), self.slope(cost)
         base = slope * self.model.truthful_loss(batches) + self.rounds * cost * batches + self.rent(cost)
         own_cost = self.clients.labeling_cost.copy()
-        return Contract(batches, slope, base, own_cost, name="lceme with private costs")
+        return LCEME(batches, slope, base, own_cost, name="lceme with private costs")
 
     def _unlimited(self, cost: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
@@ -364,7 +364,7 @@ def _continued(end: float, batch_at_end: float, batch: float, rounds: float) -> 
     return cost, 2.0 * rounds * batch_at_end * np.sqrt(end) * (np.sqrt(end) - np.sqrt(cost))
 
 
-def plan_screened(inputs: PlanInputs) -> Contract:
+def plan_screened(inputs: PlanInputs) -> LCEME:
     """The contract in which who states her cost gets her item of the menu, and others the server's best batches.
 
     The margin of a client who states her cost covers the loss error that is measured with the least batches of all

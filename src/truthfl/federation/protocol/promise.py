@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.contracts.contract import Evidence, Mechanism, require_collected, require_sound
+from truthfl.contracts.contract import Contract, Evidence, require_collected, require_sound
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.setting import Clients, Training
 from truthfl.errors import InputError
@@ -64,7 +64,7 @@ class Promise:
     clients: Clients
     training: Training
     loss_model: LossModel
-    contract: Mechanism
+    contract: Contract
     loss_error: float = 0.0
     lies: Sequence[tuple[TriedLie, ...]] = ()
     lies_tried: int = 0

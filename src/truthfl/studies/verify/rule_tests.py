@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from truthfl.adversary.measure import SoloTerms
 from truthfl.contracts.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
-from truthfl.contracts.contract import Evidence, Mechanism
+from truthfl.contracts.contract import Contract, Evidence
 from truthfl.contracts.lceme.assignment import labeling_floor
 from truthfl.contracts.lceme.contract import CALIBRATED, lceme
 from truthfl.contracts.lceme.loss_model import LossModel, paper_bound, sound_bound
@@ -45,14 +45,14 @@ class DrawnPlan:
     training: Training
     clients: Clients
     loss_model: LossModel
-    contract: Mechanism
+    contract: Contract
     loss_error: float
     loss_variance: float
     confidence: float
     solo: SoloTerms | None
     cost_of_solo: FloatArray
 
-    def audition_cost(self, rule: Mechanism) -> FloatArray | float:
+    def audition_cost(self, rule: Contract) -> FloatArray | float:
         """The cost of training alone, if this rule asks for it."""
         return self.cost_of_solo if Evidence.SOLO_LOSS in rule.needs else 0.0
 
@@ -200,7 +200,7 @@ class DrawnRules:
     plan: DrawnPlan
     training: Training
     clients: Clients
-    rules: tuple[Mechanism, ...]
+    rules: tuple[Contract, ...]
 
     @property
     def batch_size(self) -> FloatArray:
@@ -289,7 +289,7 @@ def _makers(plan: DrawnPlan, results: Sequence[Result]) -> dict[str, Callable[[]
     """Functions that make the rules of one plan, by name; each may raise `InputError`."""
     clients, training, batches = plan.clients, plan.training, plan.contract.batch_size
 
-    def at_tuned_step(make: Callable[[], Mechanism]) -> Callable[[], DrawnRules]:
+    def at_tuned_step(make: Callable[[], Contract]) -> Callable[[], DrawnRules]:
         return lambda: DrawnRules(plan, training, clients, (make(),))
 
     def on_bound(number: int) -> Callable[[], DrawnRules]:
@@ -298,7 +298,7 @@ def _makers(plan: DrawnPlan, results: Sequence[Result]) -> dict[str, Callable[[]
     own, loss_model = plan.contract, plan.loss_model
     own = own.renamed(own.study_name)
     makers = {own.name: at_tuned_step(lambda: own)}
-    others: dict[str, Callable[[], Mechanism]] = {
+    others: dict[str, Callable[[], Contract]] = {
         CALIBRATED: lambda: _calibrated(plan),
         "flat": partial(flat_pay, clients, loss_model, training, batches),
         "per claimed sample": partial(pay_per_claimed_sample, clients, loss_model, training, batches),
@@ -310,7 +310,7 @@ def _makers(plan: DrawnPlan, results: Sequence[Result]) -> dict[str, Callable[[]
     return makers | {BOUND_RULES[number].name: on_bound(number) for number in range(len(results) - 1)}
 
 
-def _leave_one_out(plan: DrawnPlan, without: Result) -> Mechanism:
+def _leave_one_out(plan: DrawnPlan, without: Result) -> Contract:
     of_asked = without["loss"][1:].mean(axis=1) - without["loss"][0].mean()
     drop = float(of_asked.mean()) * len(plan.clients)
     if not drop > 0:
@@ -320,7 +320,7 @@ def _leave_one_out(plan: DrawnPlan, without: Result) -> Mechanism:
     return LeaveOneOutPay(batches, cost / drop)
 
 
-def _calibrated(plan: DrawnPlan) -> Mechanism:
+def _calibrated(plan: DrawnPlan) -> Contract:
     """LCEME on the calibrated loss model, with the batches of the job's own contract, or larger ones where it must."""
     floor = np.ceil(labeling_floor(plan.clients, plan.loss_model, plan.training))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, plan.clients.dataset_size))
