@@ -38,9 +38,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    console_job = ConsoleJob(tmp_path_factory.mktemp("over"))
-    console_job.run()
-    return console_job
+    return ConsoleJob.finished(tmp_path_factory)
 
 
 def page_of(console_job):
