@@ -16,6 +16,7 @@ from helpers.auditions import (
     good_model,
 )
 from helpers.commands import truthfl, within
+from helpers.small_jobs import known_plans  # noqa: F401
 from truthfl import InputError
 from truthfl.federation.operator.job_status import StatusReader
 from truthfl.federation.operator.kept_jobs import kept_key
