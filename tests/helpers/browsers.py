@@ -150,6 +150,15 @@ def axe(page):
     return [(one["id"], [node["target"] for node in one["nodes"]]) for one in found]
 
 
+def axe_by_day_and_night(page):
+    """What is wrong with the page on light and on dark; afterwards it is as it was."""
+    found = []
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        found += [(scheme, *one) for one in axe(page)]
+    return found
+
+
 SELECTED = "#grid [aria-selected=true]"
 
 

@@ -7,7 +7,17 @@ import time
 import pytest
 
 from helpers.auditions import AuditionedAda
-from helpers.browsers import DESKTOP, DIGITS, PHONE, axe, browser, command, looking, showing  # noqa: F401
+from helpers.browsers import (
+    DESKTOP,
+    DIGITS,
+    PHONE,
+    axe,
+    axe_by_day_and_night,
+    browser,  # noqa: F401
+    command,
+    looking,
+    showing,
+)
 from helpers.commands import free_port, within
 from helpers.participants import Ada, draw_pictures
 from helpers.served_federations import ended_whatever_happens, start
@@ -112,15 +122,14 @@ def _address(log):
     raise AssertionError(log.read_text())
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt(browser, tmp_path, scheme):
+def test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
     offer = ada.gets_offer(samples=3, label_seconds=36000.0, terms={"labels": 3.0})
     data = draw_pictures(tmp_path / "data", 3)
     with (
         ConnectionFile(ada.home) as node,
         open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened,
-        looking(browser, opened.url, color_scheme=scheme, **PHONE) as page,
+        looking(browser, opened.url, **PHONE) as page,
     ):
         node.note(True)
         base = opened.url.split("/?")[0]
@@ -133,7 +142,7 @@ def test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt(browser, 
         note_stage(ada.home, offer.hash, "labeling", 3601.0)
         page.wait_for_selector("#clock.soon")  # the last hour, and a tenth of ten hours
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert axe(page) == []
+        assert axe_by_day_and_night(page) == []
         for name in ("receipt", "review", "label"):
             page.goto(f"{base}/{name}")
             page.wait_for_selector("#clock.soon >> text=minutes")
@@ -151,7 +160,7 @@ def test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt(browser, 
         with open_rounds(ada.home, offer.hash) as rounds:
             rounds.append(RoundRecord(1, 1, "0" * 64, "1" * 64))
         page.wait_for_selector("#done li[aria-current=step] >> text=round 2 of 5")
-        assert axe(page) == []
+        assert axe_by_day_and_night(page) == []
         (ada.home / "rounds" / f"{offer.hash}.jsonl").unlink()
         ada.gets_receipt(offer, solo_loss=None, reason="No model was taken: labels were not there in time.", loss=2.3)
         page.wait_for_selector("#banner >> text=Your receipt has come.")  # in the place of older news
@@ -161,7 +170,7 @@ def test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt(browser, 
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.click("#print-box summary")
         assert "Entries of the ledger that it proves" in page.inner_text("#print")
-        assert axe(page) == []
+        assert axe_by_day_and_night(page) == []
 
 
 def test_what_is_said_of_pay_follows_her_pace_and_the_operators_note(browser, tmp_path):
