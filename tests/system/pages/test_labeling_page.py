@@ -6,8 +6,6 @@ import signal
 import sqlite3
 from contextlib import ExitStack, closing
 
-import pytest
-
 from helpers.browsers import (
     DESKTOP,
     DIGITS,
