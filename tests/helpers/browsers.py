@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
-import subprocess
-import sys
+import tempfile
+import time
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 import pytest
 from benchmarks.browser import NAMES, chromium
+
+from helpers.commands import begun
 
 KEPT = {}
 OPENED = ExitStack()  # what the end of all tests closes
@@ -100,20 +102,24 @@ def looking(browser, url, **how):
 @contextmanager
 def command(data, home, *more):
     """`truthfl label` as a process of its own; gives the process and the address."""
-    arguments = ["--data", data, "--home", home, "--no-browser", *more]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "truthfl", "label", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ,
-    )
-    try:
-        process.stdout.readline()
-        yield process, re.search(r"http://\S+", process.stdout.readline()).group()
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "label.log"
+        process = begun("label", "--data", data, "--home", home, "--no-browser", *more, log=log)
+        try:
+            yield process, address_in(log)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def address_in(log):
+    """The address of the page that a command tells there, as soon as it does."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if found := re.search(r"http://\S+\s", log.read_text(encoding="utf-8")):
+            return found.group().strip()
+        time.sleep(0.02)
+    raise AssertionError(log.read_text(encoding="utf-8"))
 
 
 def showing(position):
@@ -148,6 +154,15 @@ def axe(page):
 
     found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     return [(one["id"], [node["target"] for node in one["nodes"]]) for one in found]
+
+
+def axe_by_day_and_night(page):
+    """What is wrong with the page on light and on dark; afterwards it is as it was."""
+    found = []
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        found += [(scheme, *one) for one in axe(page)]
+    return found
 
 
 SELECTED = "#grid [aria-selected=true]"

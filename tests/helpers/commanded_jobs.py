@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import httpx
 
 from helpers import databases as ledgers
 from helpers.auditions import QUICK, Setting, audition_job, audition_job_file
+from helpers.shared import built_folder, shared_folder
 from helpers.small_jobs import small_job_file
 from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.operator.live_status import ServingInfo, write_serving
@@ -158,6 +160,12 @@ class ConsoleJob:
             operator = Operator(book, self.folder, self.key, secret_from_seed(SEED), SEED, approve=self.approve)
             grid = grid_of(self.people)
             return conduct_job(grid, self.job, self.name, operator, self.plan, self._note)
+
+    @classmethod
+    def finished(cls, tmp_path_factory):
+        """A copy of one that was run to its end, once per session; Ben was stopped at the audition."""
+        built = built_folder(shared_folder(tmp_path_factory), "console-job", lambda folder: cls(folder).run())
+        return cls(shutil.copytree(built, tmp_path_factory.mktemp("finished") / "job"))
 
     @contextmanager
     def running(self):

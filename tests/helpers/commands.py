@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -112,13 +113,52 @@ def truthfl(*words, cwd=None, timeout=SECONDS):
         return subprocess.CompletedProcess(words, process.exitcode, out, error)
 
 
+def begun(*words, log, cwd=None):
+    """A command that goes on by itself; what it says is written to `log`, errors too."""
+    log.touch()
+    words = [str(word) for word in words]
+    process = FORKS.Process(target=_command, args=(words, str(log), None, str(cwd or Path.cwd()), dict(os.environ)))
+    process.start()
+    return Begun(process)
+
+
+class Begun:
+    """A command that was begun, as `subprocess.Popen` describes one."""
+
+    def __init__(self, process):
+        self._process, self.pid = process, process.pid
+
+    @property
+    def returncode(self):
+        return self._process.exitcode
+
+    def poll(self):
+        return self.returncode
+
+    def wait(self, timeout=None):
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(["truthfl"], timeout)
+        return self.returncode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+
 def _command(words, out, error, folder, environment):
+    """error: None for the same file as `out`"""
     from truthfl.cli.entry import main
 
     flags = os.O_WRONLY | os.O_CREAT
-    for number, opened in enumerate((os.open(os.devnull, os.O_RDONLY), os.open(out, flags), os.open(error, flags))):
+    where = os.open(os.devnull, os.O_RDONLY), os.open(out, flags), 1 if error is None else os.open(error, flags)
+    for number, opened in enumerate(where):
         os.dup2(opened, number)
-        os.close(opened)
+        if opened > 2:
+            os.close(opened)
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False, buffering=1)

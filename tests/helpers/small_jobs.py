@@ -1,19 +1,24 @@
 """Jobs on data that are done in a second or two; plans and searches that are made once; small trainings.
 
-A module that imports `known_plans` has them. What a plan and a search are made from is the key, to the last digit, so
-that nothing is taken for something else; what they give is changed by nobody.
+A module that imports `known_plans` has plans and searches that any worker of the session made. What they are made from
+is the key, to the last digit, so that nothing is taken for something else; what they give is changed by nobody.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from types import FunctionType
+from contextlib import contextmanager
+from hashlib import sha256
+from types import CodeType, FunctionType
 
 import numpy as np
 import pytest
 
+from helpers.shared import shared_folder, shared_value
 from truthfl import Training
+from truthfl.adversary.pilot_lies import search_on_pilot
+from truthfl.contracts.planning import make_plan
 from truthfl.federation.protocol import planned_offers
 from truthfl.job import jobs
 from truthfl.learning.data.datasets import small_digits
@@ -98,32 +103,45 @@ KNOWN = {}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def known_plans():
+def known_plans(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jobs, "make_plan", made_once(jobs.make_plan))
-        patch.setattr(planned_offers, "search_on_pilot", made_once(planned_offers.search_on_pilot))
+        shared = shared_folder(tmp_path_factory)
+        patch.setattr(jobs, "make_plan", made_once(make_plan, shared))
+        patch.setattr(planned_offers, "search_on_pilot", made_once(search_on_pilot, shared))
         yield
 
 
-def made_once(make):
-    """The same function, which remembers; of what cannot be written in bytes, it does not."""
+@contextmanager
+def plans_made_anew():
+    """What is planned in this context is planned, known or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jobs, "make_plan", make_plan)
+        patch.setattr(planned_offers, "search_on_pilot", search_on_pilot)
+        yield
+
+
+def made_once(make, shared):
+    """The same function, which remembers, and asks the other workers; what cannot be written in bytes is made anew."""
 
     def known(*arguments, **named):
         try:
-            key = in_bytes((make.__qualname__, arguments, sorted(named.items())))
-        except (pickle.PicklingError, AttributeError, TypeError):
+            key = digest_of((make.__qualname__, arguments, sorted(named.items())))
+        except (pickle.PicklingError, AttributeError, TypeError, ValueError):
             return make(*arguments, **named)
         if key not in KNOWN:
-            KNOWN[key] = make(*arguments, **named)
+            KNOWN[key] = shared_value(shared, f"{make.__name__}-{key}", lambda: make(*arguments, **named))
         return KNOWN[key]
 
     return known
 
 
-def in_bytes(what):
+def digest_of(what):
+    """Of all its bytes; equal parts count as equal, whether or not they are one object."""
     written = io.BytesIO()
-    Exact(written).dump(what)
-    return written.getvalue()
+    pickler = Exact(written)
+    pickler.fast = True
+    pickler.dump(what)
+    return sha256(written.getbuffer()).hexdigest()
 
 
 class Exact(pickle.Pickler):
@@ -132,8 +150,10 @@ class Exact(pickle.Pickler):
     def reducer_override(self, it):
         if not isinstance(it, FunctionType) or "<" not in it.__qualname__:
             return NotImplemented
-        cells = [cell.cell_contents for cell in it.__closure__ or ()]
-        return tuple, ((it.__module__, it.__qualname__, it.__code__.co_code, it.__defaults__, cells),)
+        code, cells = it.__code__, [cell.cell_contents for cell in it.__closure__ or ()]
+        constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
+        own = it.__module__, it.__qualname__, code.co_code, code.co_names, constants, it.__defaults__
+        return tuple, ((*own, cells),)
 
 
 DIGITS = small_digits()

@@ -23,9 +23,7 @@ from truthfl.ledger.book import open_ledger
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    console_job = ConsoleJob(tmp_path_factory.mktemp("status"))
-    console_job.run()
-    return console_job
+    return ConsoleJob.finished(tmp_path_factory)
 
 
 def test_a_table_within_a_hundred_columns(done):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from helpers.auditions import audition_job_file
-from helpers.commands import free_port
+from helpers.commands import begun, free_port, truthfl
 from truthfl.home.record import rounds_of
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
@@ -28,21 +28,14 @@ MASKED = "\n[privacy]\nsecure_aggregation = true\n"
 UNMASKED = "\n[privacy]\nsecure_aggregation = false\n"
 
 
-def truthfl(folder, *words):
-    command = [sys.executable, "-m", "truthfl", *map(str, words)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
+def said(folder, *words):
+    done = truthfl(*words, cwd=folder, timeout=SECONDS)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
 
-def start(folder, name, *words):
-    command = [sys.executable, "-m", "truthfl", *map(str, words)]
-    with (folder / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
-
-
 def start_at_terminal(folder, name, *words):
-    """The same with standard input from a terminal; also its other end, at which one types."""
+    """The command with standard input from a terminal; also its other end, at which one types."""
     typed, terminal = pty.openpty()
     with (folder / f"{name}.log").open("wb") as log:
         command = [sys.executable, "-m", "truthfl", *map(str, words)]
@@ -67,7 +60,7 @@ def wait_for(folder, name, words, process):
 def test_deployed_as_in_one_process(tmp_path, masked):
     """Without masks it is the same model and pay; under masks batches are the participants' own, and it is as good."""
     job = audition_job_file(tmp_path, FEWER_ROUNDS, LIAR, privacy=MASKED if masked else UNMASKED)
-    truthfl(tmp_path, "share", job, "--out", "shares", "--seed", 3)
+    said(tmp_path, "share", job, "--out", "shares", "--seed", 3)
     port, started = free_port(), {}
     try:
         serve = ("serve", job, "--port", port, "--out", "served", "--seed", 3)
@@ -77,7 +70,7 @@ def test_deployed_as_in_one_process(tmp_path, masked):
             write_key(new_key(), tmp_path / f"{name}.key")
             words = ("--server", f"127.0.0.1:{port}", "--name", name, "--key", f"{name}.key", "--home", f"{name}-home")
             data = ("--data", f"shares/{name}.npz", "--accept")
-            started[name] = start(tmp_path, name, "join", *words, *data)
+            started[name] = begun("join", *words, *data, log=tmp_path / f"{name}.log", cwd=tmp_path)
         wait_for(tmp_path, "serve", "Send these offers? [y/N]: ", started["serve"])
         assert "offer to" not in log(tmp_path, "serve")
         assert not any(list((tmp_path / f"{name}-home").glob("offers/*")) for name in NAMES)
@@ -104,8 +97,8 @@ def test_deployed_as_in_one_process(tmp_path, masked):
         offer = next(offer for offer in found.agreement.offers if offer.client.name == name)
         kept = rounds_of(tmp_path / f"{name}-home", offer.hash)
         assert [(one.round, one.missing, one.opened) for one in kept] == [(n, (), masked) for n in range(ROUNDS)]
-    assert "was recomputed" in truthfl(tmp_path, "ledger", "check", "served/ledger.db")
-    truthfl(tmp_path, "run", job, "--seed", 3, "--out", "alone")
+    assert "was recomputed" in said(tmp_path, "ledger", "check", "served/ledger.db")
+    said(tmp_path, "run", job, "--seed", 3, "--out", "alone")
     with open_for_reading(tmp_path / "alone" / "ledger.db") as book:
         alone = job_view(found.name, book.entries(found.name))
     losses = [view.test.document["loss"] for view in (alone, found)]

@@ -24,7 +24,7 @@ from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.signing import write_key
 
 SECONDS = 120
-ROUNDS = 250
+ROUNDS = 150
 
 
 def refused(*words, code=2):

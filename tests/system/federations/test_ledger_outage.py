@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from helpers.auditions import QUICK
 from helpers.commands import told, truthfl, within
 from helpers.databases import KEY, cutting_proxy, settlement
 from helpers.small_jobs import (
@@ -63,14 +64,14 @@ def test_a_job_goes_on_when_the_database_is_back(own_postgresql, tmp_path, capfd
     """The server is stopped in the middle of the rounds as by a crash, and stays away for seconds."""
     job = read_job(small_job_file(tmp_path, "rounds = 30", f"rounds = {ROUNDS}"))
     calm, wild = tmp_path / "calm", tmp_path / "wild"
-    expected = run_job(job, calm)
+    expected = run_job(job, calm, design=QUICK)
     for key in ("operator", *(f"participants/{name}/key" for name in job.clients.name)):
         (wild / key).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(calm / key, wild / key)
     shutil.copytree(calm / "agreement-keys", wild / "agreement-keys")
     address = own_postgresql.address
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_job, job, wild, ledger=address)
+        running = pool.submit(run_job, job, wild, ledger=address, design=QUICK)
         wait_until(lambda: rounds_written(address) > 0 or running.done())
         own_postgresql.stop_at_once()
         assert not running.done(), "the job was over before the server was stopped"

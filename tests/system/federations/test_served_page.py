@@ -16,7 +16,7 @@ import pytest
 
 from helpers.browsers import DESKTOP, axe, launched, looking
 from helpers.commanded_jobs import give
-from helpers.commands import free_port
+from helpers.commands import begun, free_port, truthfl
 from helpers.served_federations import (
     SECONDS,
     ended_whatever_happens,
@@ -24,7 +24,6 @@ from helpers.served_federations import (
     finish,
     guide,
     start,
-    truthfl,
     wait_until,
 )
 from truthfl.cli.invite import invite
@@ -51,7 +50,7 @@ def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     (folder / "digits.toml").write_text(guide()[0], encoding="utf-8")
     for words in ("keys server --host 127.0.0.1 --out keys", "share digits.toml --out shares --seed 3"):
-        done = truthfl(folder, *words.split())
+        done = truthfl(*words.split(), cwd=folder)
         assert done.returncode == 0, done.stderr
     return folder
 
@@ -65,7 +64,7 @@ def folder(prepared, tmp_path):
 def joined(folder, name):
     """A process that takes part, by the file NAME.invitation."""
     words = ["join", f"{name}.invitation", "--data", f"shares/{name}.npz", "--home", name.lower(), "--accept"]
-    return start(folder, words, name)
+    return begun(*words, log=folder / f"{name}.log", cwd=folder)
 
 
 def told(folder, words, started):
@@ -173,7 +172,7 @@ def test_a_federation_steered_on_the_page_alone(browser, folder):
     assert not any(code in said for code in codes)
     assert "was not let in" not in said
     require_commands(entries_of(folder), said)
-    checked = truthfl(folder, "ledger", "check", "served/ledger.db")
+    checked = truthfl("ledger", "check", "served/ledger.db", cwd=folder)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 

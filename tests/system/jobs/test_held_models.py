@@ -1,6 +1,7 @@
 """Solo models that are too good wait for the operator; those that an earlier job knows are not paid."""
 
 import json
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,11 +12,12 @@ import pytest
 from helpers.auditions import (
     NarrowGate,
     Setting,
-    audition_job,
     from_elsewhere,  # noqa: F401
     good_model,
 )
 from helpers.commands import truthfl, within
+from helpers.shared import built_folder, shared_folder
+from helpers.small_jobs import known_plans  # noqa: F401
 from truthfl import InputError
 from truthfl.federation.operator.job_status import StatusReader
 from truthfl.federation.operator.kept_jobs import kept_key
@@ -36,6 +38,16 @@ SECONDS = 120.0
 @pytest.fixture(scope="module")
 def plans():
     return NarrowGate()
+
+
+@pytest.fixture
+def earlier(tmp_path, tmp_path_factory, plans):
+    """The setting of a job of honest people, which is over, and the view of it."""
+    built = built_folder(
+        shared_folder(tmp_path_factory), "honest-job", lambda folder: Setting(folder, plans, HONEST).go(simulated=True)
+    )
+    setting = Setting(shutil.copytree(built, tmp_path / "earlier"), plans, HONEST)
+    return setting, view_of(setting)
 
 
 def view_of(setting, which=-1):
@@ -182,10 +194,9 @@ def test_a_server_that_is_stopped_while_it_waits_asks_nobody_again(tmp_path, pla
     assert check(setting.entries()) is None
 
 
-def test_an_honest_model_cannot_be_refused(tmp_path, plans):
+def test_an_honest_model_cannot_be_refused(earlier):
     """Neither by a row that says that it is too good, nor by leaving out its loss."""
-    setting = Setting(tmp_path, plans, HONEST)
-    found = setting.go()
+    setting, found = earlier
     result = found.auditions["Cleo"].document
     fields = ("client", "offer", "model", "solo_loss", "level_shift")
     forged = {name: result[name] for name in fields} | {"known": None}
@@ -196,10 +207,9 @@ def test_an_honest_model_cannot_be_refused(tmp_path, plans):
     assert "whether the operator was to look at the model is not what the offer says" in faults[0]
 
 
-def test_the_joint_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_elsewhere):
+def test_the_joint_model_of_an_earlier_job_is_not_paid(earlier, from_elsewhere):
     """Also scaled; while honest people who take part again, with the same labels, are paid as before."""
-    setting = Setting(tmp_path, plans, HONEST)
-    first = setting.go(simulated=True)
+    setting, first = earlier
     joint = np.load(setting.folder / "models" / f"{first.name}.npy")
     setting.seed = 6
     again = setting.go(simulated=True)
@@ -218,9 +228,9 @@ def test_the_joint_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_els
     assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None
 
 
-def test_the_operator_is_warned_if_a_joint_model_cannot_be_compared(tmp_path, plans):
-    setting = Setting(tmp_path, plans, HONEST)
-    file = setting.folder / "models" / f"{setting.go(simulated=True).name}.npy"
+def test_the_operator_is_warned_if_a_joint_model_cannot_be_compared(earlier):
+    setting, first = earlier
+    file = setting.folder / "models" / f"{first.name}.npy"
     by_loss = replace(setting.job, contract=replace(setting.job.contract, kind="lceme"))
     with open_for_reading(setting.folder / "ledger.db") as book:
 
@@ -238,10 +248,9 @@ def test_the_operator_is_warned_if_a_joint_model_cannot_be_compared(tmp_path, pl
 
 @pytest.mark.parametrize("whose", [0, 2])
 @pytest.mark.parametrize("times", [1.0, 0.3])
-def test_a_solo_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_elsewhere, whose, times):
+def test_a_solo_model_of_an_earlier_job_is_not_paid(earlier, from_elsewhere, whose, times):
     """Neither another's nor Cleo's own."""
-    setting = Setting(tmp_path, plans, HONEST)
-    first = setting.go(simulated=True)
+    setting, first = earlier
     solo = np.load(setting.folder / "models" / f"{first.name}-solo.npy")
     setting.seed = 6
     from_elsewhere(np.float32(times) * solo[whose])
@@ -255,12 +264,11 @@ def test_a_solo_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_elsewh
     assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None
 
 
-def test_the_same_labels_under_the_same_seed_are_no_copy(tmp_path, plans):
+def test_the_same_labels_under_the_same_seed_are_no_copy(earlier):
     """They make the very same model."""
-    job = audition_job(tmp_path, HONEST)
-    setting = Setting(tmp_path, plans, HONEST, job=job)
-    first = setting.go(simulated=True)
-    setting.job = replace(job, server=replace(job.server, loss_value=job.server.loss_value + 1))
+    setting, first = earlier
+    job = setting.job
+    setting.job = replace(job, server=replace(job.server, label_seconds=job.server.label_seconds + 1))
     last = setting.go(simulated=True)
     models = [{name: row.document["model"] for name, row in one.auditions.items()} for one in (first, last)]
     assert first.name != last.name
@@ -276,9 +284,8 @@ def test_likeness_is_that_of_what_is_left():
     assert likeness(common, common + own, [common]) == 0.0
 
 
-def test_a_published_test_set_is_not_used_again(tmp_path, plans):
-    setting = Setting(tmp_path, plans, HONEST)
-    first = setting.go()
+def test_a_published_test_set_is_not_used_again(earlier):
+    setting, first = earlier
     with open_ledger(setting.folder / "ledger.db", kept_key(setting.folder / "operator")) as book:
         with pytest.raises(InputError, match=f"400 of the 400 test samples were published with job {first.name}"):
             require_new_test_set(book, setting.folder, setting.job)

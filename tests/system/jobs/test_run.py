@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers.commands import truthfl as run
-from helpers.small_jobs import KNOWN, known_plans, small_job_file  # noqa: F401
+from helpers.small_jobs import known_plans, plans_made_anew, small_job_file  # noqa: F401
 from truthfl import Strategies
 from truthfl.contracts.contract import Observation
 from truthfl.contracts.deviation import best_deviation
@@ -80,8 +80,8 @@ def test_a_job_pays_what_the_contract_says(planned, tmp_path):
     assert (outcome.pay[[0, 2, 3]] == expected[[0, 2, 3]]).all()
     assert outcome.pay[1] == outcome.cost[1] == 0.0
     assert np.isnan(outcome.payoff_if_honest).tolist() == [True, False, True, False]
-    KNOWN.clear()  # so that it is planned anew
-    assert (run_job(job, tmp_path / "b", seed=3, design=QUICK).pay == outcome.pay).all()
+    with plans_made_anew():
+        assert (run_job(job, tmp_path / "b", seed=3, design=QUICK).pay == outcome.pay).all()
     assert run_job(job, tmp_path / "c", seed=4, design=QUICK).test_loss != outcome.test_loss
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.auditions import LIES, RECIPE, TERMS, AuditionedAda, an_audition_offer
-from helpers.browsers import DESKTOP, DIGITS, PHONE, axe, browser, looking  # noqa: F401
+from helpers.browsers import DESKTOP, DIGITS, PHONE, axe, axe_by_day_and_night, browser, looking  # noqa: F401
 from helpers.commands import told
 from helpers.participants import an_offer, changed, draw_pictures, written
 from truthfl.home import folder as participant_folder
@@ -416,8 +416,7 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):
         assert axe(page) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_who_was_stopped_is_told_why(browser, tmp_path, scheme):
+def test_who_was_stopped_is_told_why(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
     offer = ada.gets_offer()
     ada.accepts(offer)
@@ -425,7 +424,7 @@ def test_who_was_stopped_is_told_why(browser, tmp_path, scheme):
     data = draw_pictures(tmp_path / "data", 60)
     with (
         open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened,
-        looking(browser, opened.url, color_scheme=scheme, **DESKTOP) as page,
+        looking(browser, opened.url, **DESKTOP) as page,
     ):
         page.wait_for_selector("text=You were stopped at the audition and took no part in the joint training.")
         lead = page.inner_text("#lead")
@@ -434,10 +433,10 @@ def test_who_was_stopped_is_told_why(browser, tmp_path, scheme):
         assert "1.0500 was expected, and yours had 1.4700. Above 1.4500 one is stopped." in below_plot
         assert "You are paid what the formula gives for labels alone." in lead
         assert not page.locator("#why").is_visible()  # something is paid
-        assert axe(page) == []
+        assert axe_by_day_and_night(page) == []
         page.goto(f"{opened.url.split('/?')[0]}/offer")
         page.wait_for_selector("#behaviours li")
-        assert axe(page) == []
+        assert axe_by_day_and_night(page) == []
 
 
 def test_who_sent_no_model_is_told_why_on_a_phone(browser, tmp_path):

@@ -6,8 +6,6 @@ import signal
 import sqlite3
 from contextlib import ExitStack, closing
 
-import pytest
-
 from helpers.browsers import (
     DESKTOP,
     DIGITS,
@@ -15,6 +13,7 @@ from helpers.browsers import (
     PHONE,
     at,
     axe,
+    axe_by_day_and_night,
     browser,  # noqa: F401
     command,
     count,
@@ -476,26 +475,25 @@ def test_the_whole_flow_on_a_phone_by_touch(browser, tmp_path):
     assert labels_of(ada.home / "labels.db", open_samples(data).ids, DIGITS).tolist() == [3, 5, 7, 0, 1, 2]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast_and_labels_on_a_wide_screen(browser, tmp_path, scheme):
+def test_contrast_and_labels_on_a_wide_screen(browser, tmp_path):
     ada = Ada(tmp_path)
     offer = ada.gets_offer(samples=3)
     data = draw_pictures(tmp_path / "data", 3)
     (data / "broken.png").write_bytes(b"no")
     with (
         open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened,
-        looking(browser, opened.url, color_scheme=scheme, **DESKTOP) as page,
+        looking(browser, opened.url, **DESKTOP) as page,
     ):
         base = opened.url.split("/?")[0]
         for name, ready in (("offer", "#behaviours li"), ("label", "#stage img"), ("review", "#groups button")):
             page.goto(f"{base}/{name}")
             page.wait_for_selector(ready)
-            assert axe(page) == [], name
+            assert axe_by_day_and_night(page) == [], name
         ada.accepts(offer)
         ada.gets_receipt(offer, loss=1.5)
         page.goto(f"{base}/receipt")
         page.wait_for_selector("text=Why the amount is below zero")
-        assert axe(page) == []
+        assert axe_by_day_and_night(page) == []
 
 
 def test_a_receipt_without_accuracy_is_shown(browser, tmp_path):

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.auditions import NarrowGate, from_elsewhere, good_model  # noqa: F401
-from helpers.browsers import DESKTOP, PHONE, axe, launched, looking
+from helpers.browsers import DESKTOP, PHONE, axe, axe_by_day_and_night, launched, looking
 from helpers.commanded_jobs import PATIENCE, ConsoleJob, give, wait_for
 from helpers.commands import within
 from helpers.databases import KEY, opening, raw
@@ -38,9 +38,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    console_job = ConsoleJob(tmp_path_factory.mktemp("over"))
-    console_job.run()
-    return console_job
+    return ConsoleJob.finished(tmp_path_factory)
 
 
 def page_of(console_job):
@@ -96,14 +94,13 @@ def test_the_ledger_is_checked_on_demand(browser, done, tmp_path):
         page.wait_for_selector("#verdict.bad >> text=entry 7")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_nobody_is_shut_out(browser, done, scheme, size):
-    how = (DESKTOP if size == "desktop" else PHONE) | {"color_scheme": scheme}
+def test_nobody_is_shut_out(browser, done, size):
+    how = DESKTOP if size == "desktop" else PHONE
     with page_of(done) as opened, looking(browser, opened.url, **how) as page:
         page.wait_for_selector(OVER)
         page.wait_for_selector("#worth-plot svg")
-        assert axe(page) == []
+        assert axe_by_day_and_night(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= how["viewport"]["width"]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.auditions import QUICK, audition_job_file
-from helpers.small_jobs import ten_client_job_file
+from helpers.small_jobs import known_plans, ten_client_job_file  # noqa: F401
 from truthfl import InputError
 from truthfl.adversary.pilot_lies import presence_sentences
 from truthfl.contracts.audition.pilot import some_clients

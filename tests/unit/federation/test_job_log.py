@@ -20,9 +20,7 @@ from truthfl.ledger.job_view import job_view
 
 @pytest.fixture(scope="module")
 def entries(tmp_path_factory):
-    console_job = ConsoleJob(tmp_path_factory.mktemp("log"))
-    console_job.run()
-    with open_for_reading(console_job.ledger) as book:
+    with open_for_reading(ConsoleJob.finished(tmp_path_factory).ledger) as book:
         return book.entries()
 
 

@@ -31,9 +31,7 @@ from truthfl.ledger.signing import new_key
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A finished job in which Ben was stopped at the audition."""
-    console_job = ConsoleJob(tmp_path_factory.mktemp("done"))
-    console_job.run()
-    return console_job
+    return ConsoleJob.finished(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from benchmarks.many_clients import job_text
 
-from helpers.small_jobs import TEN_CLIENTS
+from helpers.small_jobs import TEN_CLIENTS, known_plans  # noqa: F401
 from truthfl.errors import InputError
 from truthfl.federation.masking import shares as masking
 from truthfl.federation.protocol import receipt_delivery

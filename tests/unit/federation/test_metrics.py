@@ -56,9 +56,7 @@ def parsed(text):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    console_job = ConsoleJob(tmp_path_factory.mktemp("metrics"))
-    console_job.run()
-    return console_job
+    return ConsoleJob.finished(tmp_path_factory)
 
 
 def test_a_jobs_numbers(done):

@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from helpers.participants import an_offer
-from helpers.small_jobs import SMALL_JOB
+from helpers.small_jobs import SMALL_JOB, known_plans  # noqa: F401
 from helpers.task_jobs import CLASSES, example_folder, picture_bytes
 from truthfl.cli.app import app
 from truthfl.errors import InputError

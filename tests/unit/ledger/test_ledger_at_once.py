@@ -1,6 +1,5 @@
 """Many who write the same at once, or again after a failure: it is there once. On SQLite and on PostgreSQL."""
 
-import multiprocessing
 import os
 import socket
 import sqlite3
@@ -9,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import text
 
-from helpers.commands import told
+from helpers.commands import FORKS, told
 from helpers.databases import KEY, raw, settlement
 from truthfl.errors import ServiceError
 from truthfl.ledger import database as database_module
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.entry import broken_link
 
-WRITERS = 200
+WRITERS = 50
 PROCESSES = 4
 
 
@@ -40,7 +39,7 @@ def everything_once(where, items):
     return [entry.hash for entry in entries]
 
 
-def test_200_who_settle_at_once_settle_once(where):
+def test_fifty_who_settle_at_once_settle_once(where):
     """Each with a ledger of its own, from before it is made."""
     start = threading.Barrier(WRITERS)
     with ThreadPoolExecutor(WRITERS) as pool:
@@ -48,7 +47,7 @@ def test_200_who_settle_at_once_settle_once(where):
     assert {tuple(hashes) for hashes in told_back} == {tuple(everything_once(where, settlement()))}
 
 
-def test_200_threads_may_share_one_ledger(ledger):
+def test_fifty_threads_may_share_one_ledger(ledger):
     start = threading.Barrier(WRITERS)
 
     def settle(number):
@@ -64,9 +63,8 @@ def test_200_threads_may_share_one_ledger(ledger):
 
 
 def test_processes_that_settle_at_once_settle_once(where):
-    processes = multiprocessing.get_context("spawn")
-    start, told_back = processes.Barrier(PROCESSES), processes.SimpleQueue()
-    workers = [processes.Process(target=settle_many_times, args=(where, start, told_back)) for _ in range(PROCESSES)]
+    start, told_back = FORKS.Barrier(PROCESSES), FORKS.SimpleQueue()
+    workers = [FORKS.Process(target=settle_many_times, args=(where, start, told_back)) for _ in range(PROCESSES)]
     for worker in workers:
         worker.start()
     hashes = {tuple(one) for _ in workers for one in told_back.get()}
