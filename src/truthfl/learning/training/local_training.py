@@ -16,7 +16,7 @@ from truthfl.learning.people.behaviour import Behaviour, Unlabeled
 from truthfl.learning.people.labels import labeled_by_hand
 from truthfl.learning.privacy import DrawKey, PrivateModel, random_bits, simulated_key, subkey
 from truthfl.learning.tasks.custom import OwnSteps
-from truthfl.learning.training.draws import Purpose, below, bits, generator, key, uniform
+from truthfl.learning.training.draws import Purpose, below, bits, bits_at, generator, key, uniform
 
 
 def local_model(
@@ -164,6 +164,11 @@ def report_noise(seed: int, client: int, round_: int) -> np.random.Generator:
 
 def takes_part(seed: int, client: int, round_: int, participation: float) -> bool:
     """Whether a client participates in a round; true with probability `participation`, q_i."""
-    if participation >= 1.0:
-        return True
-    return bool(uniform(bits(key(seed, Purpose.AVAILABILITY, client, round_), 1))[0] < participation)
+    return participation >= 1.0 or bool(taking_part(seed, client, round_, participation))
+
+
+def taking_part(
+    seed: int, clients: ArrayLike, round_: int, participation: NDArray[np.float64] | float
+) -> NDArray[np.bool_]:
+    """Which of these clients participate in a round; each with its probability `participation`, q_i."""
+    return np.asarray(uniform(bits_at(key(seed, Purpose.AVAILABILITY, clients, round_), 0)) < participation)

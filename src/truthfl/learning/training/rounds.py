@@ -42,8 +42,8 @@ from truthfl.learning.training.compute import (
     kernel_images,
     supports,
 )
-from truthfl.learning.training.draws import Purpose, below, bits_at, key, uniform
-from truthfl.learning.training.local_training import report_noise, takes_part, updated_memory
+from truthfl.learning.training.draws import Purpose, below, bits_at, key
+from truthfl.learning.training.local_training import report_noise, takes_part, taking_part, updated_memory
 from truthfl.learning.training.run import Run, SpecialClients, model_of_client
 
 MAX_CHUNKS = 16
@@ -121,10 +121,10 @@ class NumPyEngine:
         clients = np.arange(first, last)
         q = self.federated.participation[first:last]
         if q.min() < 1.0:
-            chance = uniform(bits_at(key(run.seed, Purpose.AVAILABILITY, clients, round_), 0))
-            clients = clients[chance < q]
+            clients = clients[taking_part(run.seed, clients, round_, q)]
         share = _share(self.federated, run)
         if self.federated.training.local_steps == 1 and not isinstance(self.federated.model, PrivateModel | OwnSteps):
+            # a single step, from the same model: the sum of all clients' steps is one weighted gradient
             weight = np.repeat((share / run.batch_size)[clients], run.batch_size[clients])
             return -np.float32(run.step_size) * self._gradient(run, inner, self._batches(run, clients, round_), weight)
         delta = np.zeros_like(inner)
@@ -280,7 +280,7 @@ class ClientChanges:
     def present(self, round_: int) -> NDArray[np.bool_]:
         """Which clients take part in this round."""
         q = self.federated.participation
-        return np.asarray(uniform(bits_at(key(self.run.seed, Purpose.AVAILABILITY, np.arange(len(q)), round_), 0)) < q)
+        return taking_part(self.run.seed, np.arange(len(q)), round_, q)
 
 
 def needs_single_reports(federated: Federated, run: Run) -> bool:
