@@ -1,7 +1,5 @@
 """The process that speaks with Ray, between a study and a cluster that it connects to or starts.
 
-Only `broker` calls this, in a process of its own.
-
 Ray writes to the terminal, takes signals, and ends its process when a cluster is lost. Here it does so without harm:
 the study sees a message or the end of this process.
 """
@@ -23,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError, ServiceError, TruthflError
-from truthfl.studies.cluster import node as node_call
+from truthfl.studies.cluster import node_call
 
 CLIENT = "ray://"
 CLIENT_PORT = 10001

@@ -30,7 +30,7 @@ from truthfl.errors import ServiceError, TruthflError
 from truthfl.files import make_private_folder, write_file
 from truthfl.learning.tasks.task_choice import TaskChoice
 from truthfl.learning.training.compute import kernel, limit_threads
-from truthfl.studies.work import Result, StudyTask, WorkError, WorkItem, source_digest
+from truthfl.studies.work import Result, StudyTask, WorkError, WorkItem, federation_settings, source_digest
 
 LARGE = 1 << 14  # bytes of an array that travels on its own
 MOST_KEPT = 4  # objects that calls have in common, unpickled
@@ -94,6 +94,9 @@ def _unpickled_once(content: bytes, arrays: Arrays) -> Any:
     return _KEPT[content]
 
 
+_KNOWN: dict[int, tuple[weakref.ref[NDArray[Any]], str]] = {}  # digests, by id of the array
+
+
 def digest_of(array: NDArray[Any]) -> str:
     """The hash of an array's type, shape and contents; that of an array which nobody can change is kept."""
     known = _KNOWN.get(id(array))
@@ -105,9 +108,6 @@ def digest_of(array: NDArray[Any]) -> str:
         number = id(array)
         _KNOWN[number] = weakref.ref(array, lambda _: _KNOWN.pop(number, None)), digest
     return digest
-
-
-_KNOWN: dict[int, tuple[weakref.ref[NDArray[Any]], str]] = {}  # by id
 
 
 class _Pickler(pickle.Pickler):
@@ -130,23 +130,6 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> NDArray[Any]:
         return self.arrays[pid]
-
-
-def call_on_node(expected: dict[str, str], call: bytes, digests: tuple[str, ...], *arrays: Any) -> tuple[str, Any]:
-    """What became of the task: ("done", its result), ("error", the exception) or ("unfit", why this node cannot)."""
-    try:
-        pass
-    except ImportError as error:
-        import socket
-        import sys
-
-        host, lacking = socket.gethostname(), error.name or "truthfl"
-        if lacking == "truthfl":
-            reason = f"truthfl is not installed on the node {host}, for {sys.executable}"
-        else:
-            reason = f"the node {host} has no module {lacking}, which truthfl needs there"
-        return "unfit", f"{reason}; pip install 'truthfl[cluster]' on every node, in the version that is here."
-    return do_on_node(expected, call, digests, arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +165,7 @@ LESSER = {"avx512": ("avx2", "plain", "off"), "avx2": ("plain", "off"), "plain":
 def do_on_node(
     expected: Mapping[str, str], call: bytes, digests: tuple[str, ...], arrays: tuple[Any, ...]
 ) -> tuple[str, Any]:
-    """See `call_on_node`; an empty call asks only whether this node can compute tasks."""
+    """What `node_call.call_on_node` returns; an empty call asks only whether this node can compute tasks."""
     _use_kernel(expected[KERNEL])
     unfit = unfit_reason(expected, facts(), socket.gethostname())
     if unfit or not call:
@@ -248,7 +231,11 @@ def _renamed(error: Exception, names: Mapping[str, str]) -> Exception:
     return error
 
 
-PLACES = (("data", "source"), ("task", "use"), ("aggregation", "use"))  # of settings that may name a file
+PLACES = (
+    ("data", "source"),
+    ("task", "use"),
+    ("aggregation", "use"),
+)  # of a federation's settings that may name a file
 
 
 @dataclass(frozen=True)
@@ -298,13 +285,15 @@ def with_local_files(
                 write_file(folder / name, contents[digest].tobytes(), private=True, sync=False)
         here = str(folder if each.is_folder else folder / each.files[0][0])
         section, field = each.setting
-        changed[section][field] = changed[section][field].replace(each.path, here, 1)
+        place = federation_settings(changed)[section]
+        place[field] = place[field].replace(each.path, here, 1)
         names[here] = each.path
     return changed, names
 
 
 def _path_in(settings: Mapping[str, Any], setting: tuple[str, str]) -> str:
     """The path at this place, without the name of a class; "" if there is none, or the name of what comes along."""
+    settings = federation_settings(settings)
     section = settings.get(setting[0])
     value = str(section.get(setting[1], "")) if isinstance(section, Mapping) else ""
     if setting[0] == "data":

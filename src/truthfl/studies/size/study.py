@@ -82,10 +82,7 @@ def study_sizes(
     step_size = float(tasks.do("step size", [step_item])[0]["step_size"])
     common |= {"step_size": step_size}
     money = design.money
-    models = [
-        _item("loss_model_points", common, size=FITTED_CLIENTS, draw=draw)
-        for draw in range(design.pilot_draws)
-    ]
+    models = [_item("loss_model_points", common, size=FITTED_CLIENTS, draw=draw) for draw in range(design.pilot_draws)]
     with_curve = [size for size in design.sizes if design.can_label_fewer(size)]
     curves = [
         _item(
