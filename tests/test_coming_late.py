@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from truthfl.flower_patches.one_run_grid import NodeInfo
+from truthfl.flower_patches import NodeInfo
 
 from audition_jobs import Plans, Setting, audition_job
 from commanded_jobs import At, Commanded, made
