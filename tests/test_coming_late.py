@@ -5,7 +5,6 @@ import time
 from dataclasses import replace
 
 import pytest
-from truthfl.flower_patches import NodeInfo
 
 from audition_jobs import Plans, Setting, audition_job
 from commanded_jobs import At, Commanded, made
@@ -25,6 +24,7 @@ from truthfl.federation.protocol.messages import ENROL, LABELS, NEWS, RECEIPT, R
 from truthfl.federation.protocol.receipt_delivery import ONLY_RECEIPTS, MissedReceipts, owed_receipts, without_receipt
 from truthfl.federation.protocol.server import Operator, deliver_receipts
 from truthfl.federation.simulated.participants import FIRST_NODE, InProcessGrid
+from truthfl.flower_patches import NodeInfo
 from truthfl.home import folder as participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check

@@ -104,13 +104,13 @@ def test_bad_folders_in_a_sentence(tmp_path, words, told):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("name", ["status", "console"])
-def test_another_account_is_told_so(done, name):
+def test_another_account_gets_a_sentence(done, name):
     done.folder.chmod(0o700)
     code = f"""
 import os, sys
 from truthfl.cli import app, console, label, status
-from truthfl.console import metrics, open_operator_page
-from truthfl.federation.protocol import job_watch, serving_file
+from truthfl.console import application, metrics
+from truthfl.federation.operator import job_watch, live_status
 os.setuid(65534)
 sys.argv = ["truthfl", {name!r}, "--out", {str(done.folder)!r}]
 app.main()

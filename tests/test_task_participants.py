@@ -330,7 +330,7 @@ WITHOUT_SKLEARN = """
 import json, sys
 from pathlib import Path
 from truthfl.federation.participant.task_data import TaskData
-from truthfl.learning.task_choice import TaskChoice
+from truthfl.learning.tasks.task_choice import TaskChoice
 from truthfl.ledger.terms import offer_from
 offer = offer_from(json.loads(Path(sys.argv[1]).read_text()))
 data = TaskData(Path(sys.argv[2]), Path(sys.argv[3]), TaskChoice("texts"))
