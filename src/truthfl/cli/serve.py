@@ -1,8 +1,7 @@
 """`truthfl serve`: run a job with participants on other machines, show its page, and print what happens.
 
-Only named fields of an entry get into a line, so that no secret of a document does.
-
-After the end it stays for those who have not got their receipts.
+Only named fields of an entry get into a line, so that no secret of a document does. After the job's end it stays for
+those who have not got their receipts.
 """
 
 from __future__ import annotations

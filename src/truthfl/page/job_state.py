@@ -1,6 +1,6 @@
 """What goes on in the job that a participant takes part in, for all pages: stage, time left, rounds, news, connection.
 
-All of it is in her folder, where the node writes it.
+All of it is in the participant's folder, where the node writes it.
 """
 
 from __future__ import annotations

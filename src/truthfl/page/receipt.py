@@ -1,8 +1,6 @@
 """A receipt on the page: why it pays what it pays, and the audition's evidence.
 
 Receipts come from the server and are untrusted.
-
-Receipts come from the server and are untrusted.
 """
 
 from __future__ import annotations

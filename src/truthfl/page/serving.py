@@ -1,9 +1,8 @@
 """Serves an ASGI application in a thread of this process, with a limit on its open connections.
 
-Connections on which nothing comes, or a TLS handshake never ends, would otherwise use up the files that this process
-may open, and with them the page on the computer itself.
-
-The URL is valid as soon as the port listens; earlier requests are answered when the application is loaded.
+Without the limit, connections on which nothing comes would use up the files that this process may open, and with them
+the page on the computer itself. The URL is valid as soon as the port listens; earlier requests are answered when the
+application is loaded.
 """
 
 from __future__ import annotations

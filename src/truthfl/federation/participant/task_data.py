@@ -1,8 +1,8 @@
 """`TaskData`: a participant's samples of a task other than pictures, as numbers for an offer, with their labels.
 
-Her own task reads the file before there is an offer: how many samples, in which order, with which ids. The task in the
-offer, which was fitted on the operator's data, makes the numbers. Both results are cached in her folder, since each
-message may be handled in a new process.
+The participant's own task reads the file before there is an offer: how many samples, in which order, with which ids.
+The task in the offer, which was fitted on the operator's data, makes the numbers. Both results are cached in the
+participant's folder, since each message may be handled in a new process.
 """
 
 from __future__ import annotations

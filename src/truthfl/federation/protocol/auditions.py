@@ -1,7 +1,7 @@
 """The audition: clients train alone and commit themselves to their models; then these are opened, checked and tested.
 
 No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
-in the ledger. What is known from an earlier job is not paid; what is too good waits for the operator (`held_models`).
+in the ledger. What is known from an earlier job is not paid; what is too good waits for the operator (`known_models`).
 """
 
 from __future__ import annotations

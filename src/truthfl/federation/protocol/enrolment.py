@@ -1,11 +1,7 @@
 """Enrolment: connected nodes are identified, checked and matched to the job's clients.
 
-Costs scale with the samples brought.
-
-What a client can put right herself has a form (`coded_text`), so that her page says it in her language.
-
-A new node is asked who it is, and nobody waits for the reply: it is taken when it has come. So a node that stays silent
-delays neither the enrolment of others nor a round.
+A new node is asked who it is, and nobody waits for the reply: a silent node delays neither the enrolment of others nor
+a round. What a client can put right has a form (`coded_text`), so that their page says it in their language.
 """
 
 from __future__ import annotations

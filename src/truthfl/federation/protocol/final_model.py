@@ -1,10 +1,8 @@
 """The final model: its digest is told before the test; afterwards model and test set are published and checked.
 
 The test's secret is not known before, so nobody can choose a model that does well on the test, or test another one than
-was trained, without its being found.
-
-The ledger has the hashes of both files and, after the test, the secret that determines the test draw. With an audition,
-the solo models are beside them, and their losses are recomputed too.
+was trained, unnoticed. The ledger has the hashes of both files and, after the test, the secret. With an audition, the
+solo models are beside them, and their losses are recomputed too.
 """
 
 from __future__ import annotations

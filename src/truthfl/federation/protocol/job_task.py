@@ -1,7 +1,6 @@
 """Task and model of a job's terms.
 
-A task of somebody's own is never loaded by a name in an offer: the program's user says which one she has, and its
-digest must be the offer's.
+A custom task is never loaded by a name in an offer: the user names the file, and its digest must be the offer's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Figure 6: payoff of client 1 by her batch size and her lies; the others are honest.
-
-The contract is LCEME on the calibrated loss model.
-"""
+"""Figure 6: client 1's payoff by batch size and lie, under LCEME on the calibrated loss model; the others are honest."""
 
 from __future__ import annotations
 

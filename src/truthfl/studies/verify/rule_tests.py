@@ -1,6 +1,6 @@
 """The payment rules that are tested for a job, each with the training in which it pays; plans on several draws.
 
-LCEME on the calibrated loss model and on two bounds, and four other rules.
+The rules are LCEME on the calibrated loss model and on two bounds, and four others.
 """
 
 from __future__ import annotations
