@@ -1,4 +1,4 @@
-"""Figure 6: client 1's payoff by batch size and lie, under LCEME on the calibrated loss model; the others are honest."""
+"""Figure 6: client 1's payoff by batch size and lie, under LCEME on the calibrated model; the others are honest."""
 
 from __future__ import annotations
 
