@@ -4,7 +4,7 @@ from pathlib import Path
 
 from participants import SECRET, TEST_SET, Ada, a_round, an_offer, changed
 from truthfl.contracts.audition.pay import Audition
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.documents import signed_offer
 from truthfl.ledger.evidence import passes

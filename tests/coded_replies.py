@@ -11,7 +11,7 @@ from truthfl.federation.protocol.messages import (
     code_key,
     with_code,
 )
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 
 
 def recoded(home, reply, offer_home=None):

@@ -9,7 +9,7 @@ from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.server import job_name
 from truthfl.federation.simulated.participants import InProcessGrid
-from truthfl.home import folder as papers
+from truthfl.home import participant_folder
 from truthfl.job import read_job
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check, check_receipt
@@ -74,7 +74,7 @@ def assert_all_holds(setting, view):
     assert audit(view, *published_files(setting.folder, view.name)) is None
     for offer in view.agreement.offers:
         home = setting.home(offer.client.name)
-        (receipt,) = papers.receipts(home)
+        (receipt,) = participant_folder.receipts(home)
         assert own_receipt_fault(home, receipt, read_key(home / "key")) is None
         assert check_receipt(receipt, entries) is None
 

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from truthfl.contracts.lceme.contract import Contract
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import commitment, secret_from_seed
 from truthfl.ledger.documents import signed_offer

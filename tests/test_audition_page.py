@@ -13,7 +13,7 @@ from audition_papers import LIES, RECIPE, TERMS, AuditionedAda, an_audition_offe
 from messages import told
 from participants import an_offer, changed, draw_pictures, written
 from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, looking  # noqa: F401
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.record import COMMITTED, arrival_word, note_commitment, note_opening
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import TriedLie, offer_from

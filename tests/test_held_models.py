@@ -18,7 +18,7 @@ from truthfl.federation.operator.served_report import summary_sentences, write_s
 from truthfl.federation.participant import participant
 from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol.known_models import likeness, require_new_test_set, uncomparable_warnings
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.job import DataJob
 from truthfl.learning.solo import Recipe, train_alone
 from truthfl.ledger.book import open_for_reading, open_ledger

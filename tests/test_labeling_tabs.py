@@ -7,7 +7,7 @@ import pytest
 from participants import Ada, draw_pictures
 from test_labeling_page import DIGITS, DONE, browser, count, decisions, looking, press, showing  # noqa: F401
 from truthfl.cli.label import open_in_browser
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.page.serving import open_page
 from truthfl.samples.sources import open_samples
 

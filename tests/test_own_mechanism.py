@@ -33,7 +33,7 @@ from truthfl.contracts.audition.plan import plan_as
 from truthfl.contracts.contract import require_collected, require_sound
 from truthfl.contracts.setting import Strategies
 from truthfl.federation.simulated.in_process import run_job
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.job import read_job
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_for_reading

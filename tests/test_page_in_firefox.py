@@ -5,7 +5,7 @@ import pytest
 from firefox import launched
 from instructed_jobs import instructed_ada
 from test_labeling_page import DIGITS, DONE, decisions, showing
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.page.catalogue import strings
 from truthfl.page.serving import open_page

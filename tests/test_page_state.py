@@ -13,7 +13,7 @@ from ports import free_port
 from small_jobs import small_job_file
 from test_federation_guide import ended_whatever_happens, start
 from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, command, looking, showing  # noqa: F401
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.node_state import ConnectionFile, note_stage
 from truthfl.home.record import RoundRecord, open_rounds
 from truthfl.ledger.signing import new_key, write_key

@@ -13,7 +13,7 @@ from browsers import launched
 from participants import Ada, draw_pictures
 from source_texts import coded_texts
 from test_labeling_page import DESKTOP, axe, looking
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.page.catalogue import (
     Message,
     MessageError,

@@ -28,7 +28,7 @@ from truthfl.files import (
     wait_for_name,
     write_file,
 )
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.node_state import ModelSlots
 from truthfl.ledger.canonical import Document, canonical_bytes, read_document
 from truthfl.ledger.commands import REMOVED

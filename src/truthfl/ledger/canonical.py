@@ -11,12 +11,13 @@ import secrets
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from math import isfinite
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Document = Mapping[str, Any]
 ESCAPED = "\\u"  # begins a letter that JSON spells by its number

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.page.access import AccessSecrets
-from truthfl.samples.label_store import FILE_NAME, LabelStore
+from truthfl.samples.label_store import LABELS_FILE, LabelStore
 from truthfl.samples.sample import Source
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def open_page(
     phone            serves it to her phone, too; both work on the same labels
     make_opinion     gives a model to ask about her labels in the review; called when the review is opened
     """
-    store = LabelStore(home / FILE_NAME)
+    store = LabelStore(home / LABELS_FILE)
     try:
         one_at_a_time = threading.Lock()
 

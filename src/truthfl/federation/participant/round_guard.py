@@ -27,7 +27,7 @@ import numpy as np
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import PRIVATE_FILE_MODE, lock_handle, make_folder, write_file
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.record import RoundFile, RoundRecord, last_round, open_rounds
 from truthfl.learning.data.datasets import npy_bytes, read_npy
 from truthfl.learning.models.model import Params

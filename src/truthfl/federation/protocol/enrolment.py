@@ -115,7 +115,7 @@ def require_within(description: Mapping[str, Any], limits: StatedLimits) -> None
 
 
 def reckoned(description: Mapping[str, Any], limits: StatedLimits, labeling_cost: float) -> ReckonedClient:
-    """The lower of her own and the job's numbers; `labeling_cost` is the job's, of all `most_samples`.
+    """The lower of the client's and the job's numbers; `labeling_cost` is the job's, of all `most_samples`.
 
     In a job with a distribution of costs, the sample cost that she states is taken as it is.
     """

@@ -292,7 +292,7 @@ def with_local_files(
 
 
 def _path_in(settings: Mapping[str, Any], setting: tuple[str, str]) -> str:
-    """The path at this place, without the name of a class; "" if there is none, or the name of what comes along."""
+    """The path at this place, without the name of a class; "" if there is none, or for built-in data."""
     settings = federation_settings(settings)
     section = settings.get(setting[0])
     value = str(section.get(setting[1], "")) if isinstance(section, Mapping) else ""

@@ -128,7 +128,7 @@ class RayWorkers(Workers):
 
 
 def can_be_planned_elsewhere(job: DataJob) -> bool:
-    """Whether the trainings of this job's plan can be computed elsewhere: no code of one's own is needed for them."""
+    """Whether the trainings of this job's plan can be computed elsewhere: they need no custom code."""
     return not job.task.is_own and not is_own(job.aggregation)
 
 
