@@ -15,7 +15,7 @@ from attacks.federation import Federation, ledger_check
 from attacks.jobs import job_text
 from attacks.outcomes import Outcome, Stage, outcome
 from attacks.people import Person
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 
 ROUNDS = 5
 SERVER = "enrol_seconds = 600\nlabel_seconds = 120\nround_seconds = 120"

@@ -7,7 +7,7 @@ from typing import Any
 
 from attacks.finished_job import FinishedJob, chained_anew
 from attacks.outcomes import Outcome, outcome
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import receipt_fault, signed_receipt

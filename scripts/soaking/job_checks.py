@@ -11,7 +11,7 @@ from pathlib import Path
 from scripts.soaking.processes import Failed
 from scripts.soaking.world import REFUSED, Activity, World, command, until
 
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import read_key

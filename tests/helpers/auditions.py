@@ -21,7 +21,7 @@ from truthfl.federation.participant import participant
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.participants import InProcessGrid, grid_of, simulated_participants
 from truthfl.flower_patches import set_origin
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.job import DataJob, read_job
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.learning.solo import Recipe, train_alone

@@ -21,7 +21,7 @@ from truthfl.federation.protocol.enrolment import Roster, limits_of
 from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.participants import FIRST_NODE, InProcessGrid, grid_of, simulated_participants
-from truthfl.home import folder as papers
+from truthfl.home import participant_folder
 from truthfl.job import read_job
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import secret_from_seed
@@ -88,7 +88,7 @@ def assert_all_holds(setting, view):
     assert audit(view, *published_files(setting.folder, view.name)) is None
     for offer in view.agreement.offers:
         home = setting.home(offer.client.name)
-        (receipt,) = papers.receipts(home)
+        (receipt,) = participant_folder.receipts(home)
         assert own_receipt_fault(home, receipt, read_key(home / "key")) is None
         assert check_receipt(receipt, entries) is None
 
@@ -249,7 +249,7 @@ class Job:
             )
             roster.refresh()
             rejected = [entry.document["reason"] for entry in book.entries("j", "rejection")]
-        return list(roster.descriptions), rejected, (papers.news(self.people[BEN].folder) or (None,))[0]
+        return list(roster.descriptions), rejected, (participant_folder.news(self.people[BEN].folder) or (None,))[0]
 
     def go(self, approve=lambda _: True):
         with open_ledger(self.folder / "ledger.db") as book:

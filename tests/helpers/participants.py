@@ -22,7 +22,7 @@ from truthfl.federation.protocol.messages import (
     code_key,
     with_code,
 )
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import commitment, secret_from_seed
 from truthfl.ledger.documents import signed_offer

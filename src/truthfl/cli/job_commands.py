@@ -5,11 +5,10 @@ Each writes a signed row to the ledger, which the server heeds, now or when it g
 
 from __future__ import annotations
 
-import getpass
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,10 +34,11 @@ DEFAULT_OUT = Path("truthfl-serve")
 
 @dataclass(frozen=True)
 class Given:
-    """What was commanded, to which job, and whether its server runs."""
+    """What was commanded, to which job, whether its server runs, and whether there is a contract."""
 
     command: Command
     runs: bool
+    has_contract: bool
 
     def say(self, sentence: str, later: str = "It takes effect when the server goes on.") -> None:
         print(f"Job {self.command.job}: {sentence}{'' if self.runs or not later else f' {later}'}")
@@ -51,14 +51,9 @@ def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = Non
 
     Example: truthfl pause --out served --why "the power goes off at noon"
     """
-    from truthfl.federation.operator.commands import require_not_paused
     from truthfl.ledger.commands import PAUSE
 
-    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
-        require_not_paused(view)
-        return {}
-
-    give(out, key, job, who, why, PAUSE, check).say("paused; truthfl resume lets it go on.")
+    _do(PAUSE, out, key, job, who, why).say("paused; truthfl resume lets it go on.")
 
 
 def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None, job: Job = None) -> None:
@@ -66,14 +61,9 @@ def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = No
 
     Example: truthfl resume --out served
     """
-    from truthfl.federation.operator.commands import require_paused
     from truthfl.ledger.commands import RESUME
 
-    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
-        require_paused(view)
-        return {}
-
-    give(out, key, job, who, why, RESUME, check).say("resumed.")
+    _do(RESUME, out, key, job, who, why).say("resumed.")
 
 
 def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None, job: Job = None) -> None:
@@ -84,20 +74,12 @@ def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None,
 
     Example: truthfl end --out served --why "the model is good enough"
     """
-    from truthfl.federation.operator.commands import commanded_state
     from truthfl.ledger.commands import END
 
-    contracts = []
-
-    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
-        commanded_state(view)
-        contracts.append(view.agreement is not None)
-        return {}
-
-    given = give(out, key, job, who, why, END, check)
+    given = _do(END, out, key, job, who, why)
     given.say(
         "it ends; no further round begins, and what was delivered is paid."
-        if contracts[-1]
+        if given.has_contract
         else "it ends; unless all offers are accepted by now, nobody is paid."
     )
 
@@ -116,14 +98,9 @@ def remove(
 
     Example: truthfl remove Ben --out served --why "he asked to leave"
     """
-    from truthfl.federation.operator.commands import require_removable
     from truthfl.ledger.commands import REMOVE
 
-    def check(view: JobView, live: LiveStatus | None) -> dict[str, str]:
-        require_removable(view, name, live)
-        return {"client": name}
-
-    give(out, key, job, who, why, REMOVE, check).say(f"nothing more is asked of {name}.")
+    _do(REMOVE, out, key, job, who, why, client=name).say(f"nothing more is asked of {name}.")
 
 
 def accept(
@@ -142,7 +119,7 @@ def accept(
     """
     from truthfl.ledger.commands import ACCEPT
 
-    _decide(name, out, key, job, who, why, ACCEPT).say(f"the solo model of {name} is paid as offered.", later="")
+    _do(ACCEPT, out, key, job, who, why, client=name).say(f"the solo model of {name} is paid as offered.", later="")
 
 
 def refuse(
@@ -161,17 +138,7 @@ def refuse(
     """
     from truthfl.ledger.commands import REFUSE
 
-    _decide(name, out, key, job, who, why, REFUSE).say(f"the solo model of {name} is not paid.")
-
-
-def _decide(name: str, out: Path, key: Path | None, job: str | None, who: str | None, why: str, kind: str) -> Given:
-    from truthfl.federation.operator.commands import require_held
-
-    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
-        require_held(view, name, kind)
-        return {"client": name}
-
-    return give(out, key, job, who, why, kind, check)
+    _do(REFUSE, out, key, job, who, why, client=name).say(f"the solo model of {name} is not paid.")
 
 
 def extend(
@@ -190,14 +157,10 @@ def extend(
 
     Example: truthfl extend label --by 30 --out served
     """
-    from truthfl.federation.operator.commands import clock_time, extended_until
-    from truthfl.ledger.commands import EXTEND, read_time, time_text
+    from truthfl.federation.operator.commands import clock_time
+    from truthfl.ledger.commands import EXTEND, read_time
 
-    def check(view: JobView, live: LiveStatus | None) -> dict[str, str]:
-        name, deadline = extended_until(view, live, stage, minutes, until)
-        return {"stage": name, "until": time_text(deadline)}
-
-    given = give(out, key, job, who, why, EXTEND, check)
+    given = _do(EXTEND, out, key, job, who, why, stage=stage, minutes=minutes, until=until)
     given.say(f"participants have until {clock_time(read_time(given.command.fields['until']))} to {stage}.")
 
 
@@ -248,6 +211,15 @@ def approve(
     )
 
 
+def _do(
+    kind: str, out: Path, key: Path | None, job: str | None, who: str | None, why: str, **asked: str | float | None
+) -> Given:
+    """Give a command of this kind; for `asked` see `command_fields`."""
+    from truthfl.federation.operator.commands import command_fields
+
+    return give(out, key, job, who, why, kind, partial(command_fields, kind, **asked))  # type: ignore[arg-type]
+
+
 def give(
     out: Path,
     key_file: Path | None,
@@ -255,18 +227,18 @@ def give(
     who: str | None,
     why: str,
     kind: str,
-    check: Callable[[JobView, LiveStatus | None], dict[str, str]],
+    fields: Callable[[JobView, LiveStatus | None], dict[str, str]],
 ) -> Given:
     """Write a command to the ledger of this folder.
 
-    check   raises `InputError` unless the command can be given now; returns its own fields
+    fields  returns those of the command besides its reason, by the job as it is now; or raises `InputError`
     """
+    from truthfl.federation.operator.commands import user_name, write_command
     from truthfl.federation.operator.live_status import read_live_status, read_serving
     from truthfl.ledger.book import open_for_reading, open_ledger
-    from truthfl.ledger.command_rows import give_command
-    from truthfl.ledger.commands import new_command, read_command
-    from truthfl.ledger.job_view import job_view, select_job
-    from truthfl.ledger.signing import public_line, read_key
+    from truthfl.ledger.commands import read_command
+    from truthfl.ledger.job_view import select_job
+    from truthfl.ledger.signing import read_key
 
     if not out.is_dir():
         raise InputError(f"{out} is no folder; name the one that truthfl serve writes to, with --out.")
@@ -282,15 +254,23 @@ def give(
             jobs = ledger.all_jobs()  # it is said below that they are another operator's
         name = select_job(jobs, job or (recorded if recorded in jobs else None), ledger.name)
         live = live if live is not None and live.job == name else None
+        contracts: list[bool] = []
 
-        def decide() -> Command:
-            view = job_view(name, ledger.entries(name))
-            if view.job is None or view.job.document.get("operator_key") != public_line(operator):
-                raise InputError(f"this key is not that of the operator of job {name}; name hers with --key.")
-            return new_command(kind, name, who or _user(), why, **check(view, live))
+        def noted(view: JobView) -> dict[str, str]:
+            contracts.append(view.agreement is not None)
+            return fields(view, live)
 
-        entry = give_command(ledger, name, operator, decide)
-    return Given(read_command(entry.document), live is not None)
+        entry = write_command(
+            ledger,
+            name,
+            operator,
+            noted,
+            kind=kind,
+            by=who or user_name(),
+            why=why,
+            other_key=f"this key is not that of the operator of job {name}; name hers with --key.",
+        )
+    return Given(read_command(entry.document), live is not None, contracts[-1])
 
 
 def _ledger_address(out: Path) -> str:
@@ -306,10 +286,3 @@ def _usual_key(out: Path, recorded: str | None) -> Path:
     if not path.is_file():
         raise InputError(f"there is no key of the operator's at {path}; name it with --key.")
     return path
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}"

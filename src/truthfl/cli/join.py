@@ -168,7 +168,7 @@ def join(
         participant_of,
     )
     from truthfl.files import require_writable
-    from truthfl.home import folder as participant_folder
+    from truthfl.home import participant_folder
     from truthfl.home.node_state import ConnectionFile
     from truthfl.learning.tasks.task_choice import absolute_argument
 
@@ -224,7 +224,7 @@ def join(
 
 def _owed_receipt(home: Path) -> str:
     """What to do where no server answers somebody who has accepted an offer and has no receipt of that job."""
-    from truthfl.home import folder as participant_folder
+    from truthfl.home import participant_folder
 
     offer = participant_folder.last_accepted_offer(home)
     if offer is None or participant_folder.receipt_files(home, offer.job.name):
@@ -261,7 +261,7 @@ def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: b
     ask  whether offers are answered in the terminal
     """
     from truthfl.federation.protocol.messages import RECEIPTS
-    from truthfl.home import folder as participant_folder
+    from truthfl.home import participant_folder
 
     for offer in participant_folder.offers(home, shown.offers):
         shown.offers.add(offer.hash)
@@ -332,12 +332,12 @@ def _opinion(settings: Settings) -> OpinionSource:
 
 
 def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
-    from truthfl.home import folder as participant_folder
+    from truthfl.home import participant_folder
     from truthfl.ledger.evidence import amount_text
     from truthfl.ledger.signing import read_key
     from truthfl.page.catalogue import english
     from truthfl.page.offer import noise_words, pay_deviation, promised_to, sample_noun, what_leaves
-    from truthfl.samples.label_store import FILE_NAME, other_labels, other_labels_in_words
+    from truthfl.samples.label_store import LABELS_FILE, other_labels, other_labels_in_words
 
     def money(amount: float) -> str:
         return amount_text(amount, offer.job.minor_units)
@@ -366,9 +366,9 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
             "your files stay as they are.",
             flush=True,
         )
-    other = other_labels(home / FILE_NAME, job.classes, several=job.several_labels)
+    other = other_labels(home / LABELS_FILE, job.classes, several=job.several_labels)
     if other:
-        _tell(f"in {home / FILE_NAME}, {other_labels_in_words(other, job.classes)}")
+        _tell(f"in {home / LABELS_FILE}, {other_labels_in_words(other, job.classes)}")
     if ask:
         accepted = typer.confirm("Do you accept?")
         participant_folder.put_answer(home, offer, read_key(key), accepted=accepted)

@@ -182,9 +182,9 @@ def _opinion(source: Source) -> OpinionSource:
 
 def _tell_other_classes(home: Path, source: Source, classes: tuple[str, ...], several: bool, keep: bool) -> None:
     """Say that there are labels of other classes than these, and ask whether to go on."""
-    from truthfl.samples.label_store import FILE_NAME
+    from truthfl.samples.label_store import LABELS_FILE
 
-    file = home / FILE_NAME
+    file = home / LABELS_FILE
     if not file.exists():
         return
     from truthfl.page.work import document_names
@@ -221,10 +221,10 @@ def _exchange(
     replace: bool,
 ) -> None:
     from truthfl.samples.label_exchange import export_labels, import_labels
-    from truthfl.samples.label_store import FILE_NAME, LabelStore
+    from truthfl.samples.label_store import LABELS_FILE, LabelStore
 
     classes, several = _classes_of_offer(home, classes, several)
-    store = LabelStore(home / FILE_NAME)
+    store = LabelStore(home / LABELS_FILE)
     try:
         if import_ is not None:
             may_replace = _may_replace if not replace else lambda _: True

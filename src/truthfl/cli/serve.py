@@ -1,8 +1,7 @@
 """`truthfl serve`: run a job with participants on other machines, show its page, and print what happens.
 
-Only named fields of an entry get into a line, so that no secret of a document does.
-
-After the end it stays for those who have not got their receipts.
+Only named fields of an entry get into a line, so that no secret of a document does. After the job's end it stays for
+those who have not got their receipts.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
 REFUSED = "refused"  # the event of somebody who was not let in
 WARNING = "warning"
-LONGEST_LINE = 1000
+LONGEST_LINE = 1000  # letters
 NUMBERS = {  # by kind: the fields of its document that are in a JSON line
     "enrolment": ("samples",),
     "plan": ("step_size", "expected_loss"),
@@ -211,7 +210,6 @@ def _json(fields: dict[str, Any]) -> str:
 
 
 POLL_SECONDS = 0.2
-LONGEST = 1000  # letters of a line
 
 
 class Narrator:
@@ -275,7 +273,8 @@ class Narrator:
 def tell(log_format: str, event: str, job: str, sentence: str) -> None:
     """Print a sentence about a job that is in no ledger: as it is for people, as an event for programs."""
     print(
-        event_line(event, job, sentence) if log_format == JSON else f"truthfl: {plain(sentence, LONGEST)}", flush=True
+        event_line(event, job, sentence) if log_format == JSON else f"truthfl: {plain(sentence, LONGEST_LINE)}",
+        flush=True,
     )
 
 
@@ -284,7 +283,7 @@ def tell_at(log_format: str, event: str, job: str, sentence: str) -> None:
     if log_format == JSON:
         tell(log_format, event, job, sentence)
     else:
-        print(f"{datetime.now():%H:%M:%S} {plain(sentence, LONGEST)}", flush=True)
+        print(f"{datetime.now():%H:%M:%S} {plain(sentence, LONGEST_LINE)}", flush=True)
 
 
 MOST_REFUSALS = 100  # printed

@@ -1,8 +1,7 @@
-"""The operator's commands from her page: what it may ask for, and writing it, signed, to the ledger."""
+"""The operator's commands from their page: what it may ask for, and who can be invited or given more time."""
 
 from __future__ import annotations
 
-import getpass
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,19 +11,16 @@ from truthfl.federation.deployed.invitations import Invitation
 from truthfl.federation.operator.approval import answer_plan
 from truthfl.federation.operator.commands import (
     STAGES,
+    command_fields,
     commanded_state,
-    extended_until,
-    require_held,
-    require_not_paused,
-    require_paused,
-    require_removable,
+    user_name,
+    write_command,
 )
 from truthfl.federation.operator.job_status import ADMITTED, AWAITED, INVITED, JobStatus
 from truthfl.federation.operator.job_watch import JobWatch
 from truthfl.federation.operator.live_status import ENROLLING, LiveStatus, read_serving
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
-from truthfl.ledger.command_rows import give_command
 from truthfl.ledger.commands import (
     ACCEPT,
     APPROVE,
@@ -36,12 +32,9 @@ from truthfl.ledger.commands import (
     REFUSE,
     REMOVE,
     RESUME,
-    Command,
-    new_command,
-    time_text,
 )
-from truthfl.ledger.job_view import JobView, job_view
-from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.ledger.job_view import JobView
+from truthfl.ledger.signing import PrivateKey
 from truthfl.page.http import StaleError, body_fields, require_expected
 from truthfl.texts import LONGEST_SENTENCE, is_plain
 
@@ -136,15 +129,16 @@ def give(watched: JobWatch, ledger_address: str, key: PrivateKey | None, request
         raise StaleError("another plan waits now, or none; look at that one.")
     invitation = _new_invitation(watched, request) if request.kind == INVITE else None
     with open_ledger(ledger_address, key) as ledger:
-
-        def decide() -> Command:
-            view = job_view(watched.job, ledger.entries(watched.job))
-            if view.job is None or view.job.document.get("operator_key") != public_line(key):
-                raise InputError("the key of this page is not the one that the job was begun with; start it with that.")
-            fields = _own_fields(watched, view, request, invitation)
-            return new_command(request.kind, watched.job, user_name(), request.why.strip(), **fields)
-
-        entry = give_command(ledger, watched.job, key, decide)
+        entry = write_command(
+            ledger,
+            watched.job,
+            key,
+            lambda view: _own_fields(watched, view, request, invitation),
+            kind=request.kind,
+            by=user_name(),
+            why=request.why.strip(),
+            other_key="the key of this page is not the one that the job was begun with; start it with that.",
+        )
     if request.plan is not None and plan is not None:
         answer_plan(watched.folder, plan, approved=request.kind == APPROVE)
     return WrittenCommand(entry.sequence, invitation)
@@ -160,34 +154,22 @@ def _own_fields(
     watched: JobWatch, view: JobView, request: CommandRequest, invitation: Invitation | None
 ) -> dict[str, str]:
     """The fields of this kind of command; an error if the job, as it is now, cannot take it."""
-    if request.kind in (ACCEPT, REFUSE) and request.client is not None:
-        require_held(view, request.client, request.kind)
-        return {"client": request.client}
-    commanded_state(view)
     if invitation is not None:
         return invite_fields(view, _current(watched), served_in(watched.folder), invitation)
-    if request.kind == PAUSE:
-        require_not_paused(view)
-    if request.kind == RESUME:
-        require_paused(view)
-    if request.client is not None:
-        require_removable(view, request.client, _current(watched))
-        return {"client": request.client}
-    if request.stage is not None:
-        stage, until = extended_until(view, _current(watched), request.stage, request.minutes, None)
-        return {"stage": stage, "until": time_text(until)}
-    return {} if request.plan is None else {"plan": request.plan}
+    if request.plan is not None:
+        commanded_state(view)
+        return {"plan": request.plan}
+    return command_fields(
+        request.kind,
+        view,
+        _current(watched),
+        client=request.client or "",
+        stage=request.stage or "",
+        minutes=request.minutes,
+    )
 
 
 def _current(watched: JobWatch) -> LiveStatus | None:
     """What the job's running server says; None if none runs."""
     live = watched.live()
     return live if live is not None and live.job == watched.job and live.is_current else None
-
-
-def user_name() -> str:
-    """Who acts: the account that the page's process belongs to."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "operator"

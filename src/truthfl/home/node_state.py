@@ -1,14 +1,11 @@
-"""What the server last told a participant's node, and whether the node reaches it, in files that the page reads.
+"""What the server last told a participant's node, whether it is reached, and the last models, in files.
 
-The server says how many seconds are left, and the end is kept by her own computer's clock, so that the two clocks need
-not agree.
-
-The file is written when that changes, and every two seconds, so that one who reads it knows whether the node still
-runs. A page that reads it says so by the time of another file: only then the node asks the server every moment whether
-it answers.
+The server says how many seconds are left, and the end is kept by this computer's clock, so the two clocks need not
+agree. The file of the connection is written when it changes and every two seconds, so a reader knows whether the node
+still runs. A page that reads it touches another file: only then the node asks every moment whether the server answers.
 
 A model is found by its digest, which stands in the record of its round. A new one is written over the slot that does
-not have the last: a crash before its round is recorded loses nothing, and no file is made in every round.
+not have the last: a crash before its round is recorded loses nothing.
 """
 
 from __future__ import annotations

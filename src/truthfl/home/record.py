@@ -1,12 +1,9 @@
 """What a participant's computer sent and heard, round by round and in the audition, and a receipt held against it.
 
-The file is locked while a report is made, so that of two messages at once the second sees what the first left. A
-process leaves it open for the next round, and reads it again only if it has changed.
-
-Nobody waits until it is on the disk: what is missing after a power failure accuses nobody.
-
-An operator who has the model may not say later that it never came: their signed words on what arrived are kept here,
-and the receipt is held against them.
+The operator's signed words on what arrived are kept here, so that they cannot say later that it never came. The rounds'
+file is locked while a report is made: of two messages at once the second sees what the first left. A process leaves it
+open for the next round, and reads it again only if it has changed. Nobody waits until it is on the disk: what is
+missing after a power failure accuses nobody.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from truthfl.files import (
     wait_for_name,
     write_file,
 )
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.node_state import ModelSlots
 from truthfl.ledger.canonical import Document, canonical_bytes, read_document
 from truthfl.ledger.commands import REMOVED

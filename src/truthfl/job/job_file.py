@@ -138,7 +138,7 @@ def _require_fitting(task: TaskChoice, tables: Mapping[str, Any]) -> None:
 
 
 def _with_folder(aggregation: str, folder: Path) -> str:
-    """The name of a strategy of one's own with the whole path of its file; any other as it is."""
+    """The name of a custom strategy with the whole path of its file; any other as it is."""
     place, colon, name = aggregation.rpartition(":")
     return f"{(folder / place).resolve()}{colon}{name}" if place.endswith(".py") else aggregation
 

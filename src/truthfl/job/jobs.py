@@ -115,7 +115,7 @@ class DataJob:
 
     @property
     def aggregation(self) -> str:
-        """How reports are combined: as [server] says, "mean" for a strategy of one's own that does just that."""
+        """How reports are combined: as [server] says, "mean" for a custom strategy that does just that."""
         named = self.server.aggregation
         if not is_own(named):
             return named

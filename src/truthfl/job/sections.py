@@ -1,7 +1,7 @@
 """Sections of a job file: [clients], [task], [privacy], [server] and [contract].
 
-They are checked when a job is read, before anything is trained or written. A job without data has no such limits: its
-plan takes as long for any number of rounds.
+They are checked when a job is read, before anything is trained or written. Limits are for jobs with data: any other is
+planned in the same time for any number of rounds.
 """
 
 from __future__ import annotations

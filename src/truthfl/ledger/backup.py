@@ -1,10 +1,10 @@
 """Backups of an operator's folder and keys, restored whole or not at all; anchors, by which going back is found.
 
 A hash chain does not show that its last entries were removed, or that it was written anew from some entry on. Who has
-an anchor, or a client's receipt, finds both.
+an anchor, or a client's receipt, finds both. A backup has:
 
 folder/…        files of the operator's folder, the ledger as folder/ledger.db
-keys/…          her keys and certificates
+keys/…          the operator's keys and certificates
 participants/…  the public keys of participants
 manifest.json   digest and size of each file, and the ledger's last row
 

@@ -1,11 +1,11 @@
 """The class Ledger: an append-only table of signed entries in SQL, one for each (job, kind, key).
 
-Each row is looked at once: what was found is remembered by a keyed hash of all its columns, so that a row that is
-changed under a running server is looked at again. A row with the key of an earlier signed one counts for nothing too.
+Several threads and processes may append the same entry at the same time, or again after a failure: it is stored once.
+If the server of an open ledger's database goes away, reading and appending wait until it is back. Rows that the job's
+operator did not sign are in the chain and count for nothing, and so does a row with the key of an earlier signed one.
 
-Several threads and processes may append the same entry at the same time, or again after a failure: it is stored once,
-since no two rows can follow the same row. If the server of an open ledger's database goes away, reading and appending
-wait until it is back. Rows that the job's operator did not sign are in the chain, and count for nothing.
+Each row is checked once and remembered by a keyed hash of all its columns, so that a row that is changed under a
+running server is checked again.
 """
 
 from __future__ import annotations

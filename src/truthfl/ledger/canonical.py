@@ -1,7 +1,7 @@
 """Canonical JSON, so that a document always gives the same bytes; commitments, published before what they hide.
 
-The secret determines which test samples are drawn. Clients commit themselves likewise to the models that they train
-alone. NumPy is imported only where arrays are hashed: receipts are listed without it.
+The server commits itself to the secret that draws the test samples, clients to the models that they train alone. NumPy
+is imported only where arrays are hashed: receipts are listed without it.
 """
 
 from __future__ import annotations

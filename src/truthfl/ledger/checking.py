@@ -1,7 +1,4 @@
-"""Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
-
-Each function yields the faults of one job.
-"""
+"""Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported."""
 
 from __future__ import annotations
 

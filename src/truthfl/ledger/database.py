@@ -1,17 +1,12 @@
 """Databases of a ledger: schema, address, SQLite and PostgreSQL, transactions, and what to do after which error.
 
-What is printed, logged or written where others may read it is `shown_address`.
+Rows are only added, and each holds the hash of the row before. No two rows have the same number or the same hash, and a
+trigger refuses a row that does not follow the row before. That there is one signed row for a job, kind and key is up to
+`book`: a unique key of the database would let a row that nobody signed take the place of the real one. Who may write to
+the file or owns the database can drop the triggers; `missing_guards` names those that are missing.
 
-No message of a driver reaches the user: those of PostgreSQL are in its own language and may quote the address.
-
-Rows are only added, and each holds the hash of the row before. Two unique keys: no two rows have the same number, so
-that no two follow the same row, and no row is stored twice (`hash`). A trigger refuses a row that does not hold the
-hash of the row with the number before. There is one signed row for a job, kind and key, which `book` sees to: a unique
-key of the database would let a row that nobody signed take the place of the real one. Who may write to the file or owns
-the database can drop the triggers; `missing_guards` names those that are missing, and `book` knows the rows that are in
-their place without them.
-
-`sqlite` and `postgresql` create instances of `Database`.
+What others may read has `shown_address`, without a password. No message of a driver reaches the user: it may quote the
+address.
 """
 
 from __future__ import annotations

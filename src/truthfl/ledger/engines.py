@@ -1,11 +1,9 @@
 """A ledger in an SQLite file or a PostgreSQL database.
 
-Readers do not wait for the writer (WAL), a writer takes the lock before it reads (BEGIN IMMEDIATE), and committed data
-are on the disk (synchronous=FULL): an append takes one flush of the disk.
-
-A writer holds an advisory lock until its transaction ends; then its statements see all earlier commits (READ
-COMMITTED). If a connection breaks without a word, the system finds out (keepalive), and the server ends what it left
-open, so that nobody waits for its lock.
+SQLite: readers do not wait for the writer (WAL), a writer takes the lock before it reads (BEGIN IMMEDIATE), and
+committed data are on the disk (synchronous=FULL). PostgreSQL: a writer holds an advisory lock until its transaction
+ends, and its statements see all earlier commits (READ COMMITTED). If its connection breaks without a word, keepalive
+finds out, and the server ends what it left open, so that nobody waits for its lock.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Entries of the ledger: items to append, the hash chain over them, and its verification.
-
-A job of a thousand clients has ten thousand rows, and P-384 takes five times as long for each. The operator's key signs
-the public row key once, in the row that opens a job. What is signed of a row is its hash, and so its place in the
-chain.
+"""Entries of the ledger: items to append, the hash chain over them, their signatures, and the check of all three.
 
 An entry's hash covers its link: its fields, with the payload's digest instead of the payload. So a client can check the
-hash chain without seeing the payloads about other clients. The digest is salted: without the entry's random salt, which
-links do not have, nobody can find a payload by trying all likely ones.
+chain without seeing payloads about others. The digest is salted: without the entry's random salt, which links do not
+have, nobody can find a payload by trying all likely ones.
 
-Any changed byte is detected. A chain alone does not show that its last entries were removed, or that it was rewritten
-from some entry on; clients' receipts do, since the entries that they prove must be the ledger's, and so do `anchors`.
+What is signed of a row is its hash, and so its place in the chain. The operator's key (P-384) signs the public row key
+(Ed25519, five times as fast) once, in the row that opens a job.
+
+Any changed byte is detected. That the last entries were removed, or the chain was rewritten from some entry on, is
+shown by clients' receipts and by anchors (`ledger.backup`) only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The ledger's entries of one job by kind, and the solo models that are held.
 
-A row "hold" says so before the audition's result. A known model has no solo loss and is not paid. Of one that is too
-good the operator decides, by a signed command; unless they refuse it in time, its pay is settled as any other's. But
-it is not paid out unseen: if they did not decide in time, they accept it, by the same command, before it is sent.
+A row "hold" stands before the audition's result. A known model has no solo loss and is not paid. Of one that is too
+good the operator decides, by a signed command. If they do not refuse it in time, its pay is settled as any other's; it
+is not paid out before they accept it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
           sent → failed → sent → …
     not due
 
-What is due for a solo model that is too good is not sent before the operator has decided on it (`holds`).
+What is due for a solo model that is too good is not sent before the operator has decided on it (`job_view`).
 
 Step n of a client's payment has the key "client/n"; step 0 is due, or not due if the amount is 0 or less. Of two
 processes that write the same step, one gets a `Conflict`. The idempotency key is the same in all steps, so that a

@@ -1,16 +1,12 @@
 """Receipts: made from the ledger, with a proof that their documents stand in it, and checked without it.
 
-The tree of RFC 6962, section 2.1: leaves and inner nodes are hashed with different first bytes, and where a level has
-an odd number of nodes, the last one is a node of the next level too. Hashes are SHA-256.
+A receipt has all values that its client's pay depends on. It shows which of their reports were counted, and that the
+model that was tested is the one that was trained.
 
-The tree is over the hashes of all entries from the job's first to its last settlement, and so the same in all receipts
-of a job: who compares two roots compares the whole job. A receipt has the links of those entries alone whose documents
-are in it, each with its path to the root, so its length hardly grows with the number of clients, and it names nobody
-else.
-
-With them she sees which of her reports were counted, and that the model that was tested is the one that was trained.
-
-A receipt has all values that its client's pay depends on, and the proof that they stand in the ledger.
+The proof is the tree of RFC 6962, section 2.1, with SHA-256: leaves and inner nodes are hashed with different first
+bytes, and where a level has an odd number of nodes, the last one is a node of the next level too. It is over the hashes
+of all entries from the job's first to its last settlement: who compares two roots compares the whole job. A receipt has
+the links of those entries alone whose documents are in it, each with its path to the root, and it names nobody else.
 """
 
 from __future__ import annotations

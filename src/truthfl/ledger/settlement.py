@@ -1,10 +1,10 @@
 """Settlement of a job: each participant's pay is computed from the ledger and written into it once.
 
-Computing is paid by the share of all rounds of the contract that she delivered. So that nobody loses by rounds that did
-not take place, or could not change the model, what so few rounds do on the pilot is added to the expected loss by a
-contract whose formula has it, and taken off the tested loss under other contracts. Under a contract that does not say
-how much that is, the tested loss of a job that was ended counts only where it is below the expected one. Where the
-model is lost nobody knows its loss, and the expected one counts.
+Computing is paid by the share of all rounds of the contract that the participant delivered. So that nobody loses by
+rounds that did not take place, or could not change the model, what so few rounds do on the pilot is added to the
+expected loss by a contract whose formula has it, and taken off the tested loss under other contracts. Under a contract
+that does not say how much that is, the tested loss of a job that was ended counts only where it is below the expected
+one. Where the model is lost nobody knows its loss, and the expected one counts.
 
 One transaction writes all settlements and opens the payments. Calling it again changes nothing: entries have unique
 keys, and their content depends only on earlier entries.

@@ -1,13 +1,12 @@
 """Keys and signatures (ECDSA on P-384), and agreement keys, from which two sides derive one secret.
 
-Private keys are OpenSSH files, public keys their one-line form. Signatures are deterministic (RFC 6979). With (r, s)
-the pair (r, n - s) would verify too, so that others could write another signature than the signer's; of the two, the
-one with the smaller s is made and accepted. What was verified is remembered, since many clients of one process check
-the same signatures.
+Identity keys are OpenSSH files, public ones their one-line form. Signatures are deterministic (RFC 6979), and of the
+two valid ones, (r, s) and (r, n - s), only that with the smaller s is made and accepted. What was verified is
+remembered, since many clients of one process check the same signatures.
 
-The operator's public key is in the job's terms, a participant's in their signed acceptance, so identity keys vouch for
-both. Private keys are files of one line in hexadecimal, for their owner's eyes only. From a participant's agreement key
-follows a list key (Ed25519), which signs in each masked round who is missing.
+The operator's public agreement key is in the job's terms, a participant's in their signed acceptance, so identity keys
+vouch for both. Their private keys are files of one line in hexadecimal. From a participant's agreement key follows a
+list key (Ed25519), which signs in each masked round who is missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Offers: the terms that all participants of a job share, those of its rounds, and those of one participant.
 
-The instructions about the classes are those of `truthfl.instructions`.
-
 Pay is computed by the mechanism that the offer names, and rounded in `Offer.pay` only.
 """
 

@@ -1,12 +1,10 @@
 """Who may use the page: secrets, one-time links, and requests of the participant's browser alone.
 
-The token in the link is compared at most so many times a minute, so it cannot be guessed. Who opens the page, and who
-tries in vain, is told to who started it.
-
 Other programs, other users of the machine and other sites in the browser can reach a port of this machine. All URLs
 begin with a random path; a random token in the first URL is exchanged for a cookie for that path. Every request must
 have this machine as its host (against DNS rebinding) and the page as its origin; one that changes data must have a CSRF
-token.
+token. The first token is compared at most so many times a minute, so it cannot be guessed. Whoever started the page
+learns who opens it and who tries in vain.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The page's web application, for one participant on her own machine.
+"""The page's web application, for one participant on their own machine.
 
-It serves files of the package, of the participant's folder and of her data, and fetches nothing from the network.
+It serves files of the package, of the participant's folder and of their data, and fetches nothing from the network.
 Starlette without a larger web framework, since that would double the start time.
 """
 

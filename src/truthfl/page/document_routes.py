@@ -105,7 +105,7 @@ def document_routes(work: Work, key: PrivateKey | None, access: AccessSecrets) -
         return JSONResponse(worth_view(home))
 
     def answer(request: AnswerRequest) -> dict[str, Any]:
-        from truthfl.home import folder as participant_folder
+        from truthfl.home import participant_folder
         from truthfl.page.documents import (
             answer_to,
             last_offer,

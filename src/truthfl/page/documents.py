@@ -16,7 +16,7 @@ from typing import Any
 
 from truthfl.coded_text import coded, english, sentence_of
 from truthfl.errors import TruthflError
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import offer_fault
 from truthfl.ledger.evidence import SoloEvidence, observation_of

@@ -1,7 +1,7 @@
 """The page's files: static ones, and those made when asked for: HTML, style and scripts by language.
 
-Each module becomes a function that is called once, after those it imports; what it exports is what the function
-returns. The modules keep to the forms that `IMPORT` and `EXPORT` describe, one on a line.
+All scripts become one. In it each module is a function that is called once, after those it imports, and returns what
+the module exports. The modules keep to the forms that `IMPORT` and `EXPORT` describe, one on a line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What goes on in the job that a participant takes part in, for all pages: stage, time left, rounds, news, connection.
 
-All of it is in her folder, where the node writes it.
+All of it is in the participant's folder, where the node writes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from truthfl.home.node_state import read_connection
 
 if TYPE_CHECKING:
-    from truthfl.home.folder import News
+    from truthfl.home.participant_folder import News
     from truthfl.ledger.terms import Offer
 
 RESUMED_SECONDS, EXTENDED_SECONDS, OVER_SECONDS = 600.0, 3600.0, 86_400.0  # how long such news matter
@@ -67,7 +67,7 @@ def is_soon(left: float, total: float) -> bool:
 
 def _stage(home: Path, offer: Offer, told: str | None, *, has_rounds: bool) -> str:
     """The stage, from the files in her folder and what the server told last."""
-    from truthfl.home import folder as participant_folder
+    from truthfl.home import participant_folder
 
     if participant_folder.receipt_files(home, offer.job.name):
         return "paid"
@@ -90,7 +90,7 @@ def news_in_force(home: Path, job: dict[str, Any] | None) -> News | None:
 
     job   as `job_view` gives it; None if she takes part in none
     """
-    from truthfl.home import folder as participant_folder
+    from truthfl.home import participant_folder
 
     news = participant_folder.last_news(home)
     if news is None:

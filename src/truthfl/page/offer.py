@@ -1,14 +1,12 @@
 """What an offer means: expected pay and its spread, plain amounts, plots, explanations, privacy.
 
-Offers come from the server and are untrusted.
-
-All values are computed from the offer and, if the participant enters them, her own costs.
+Offers come from the server and are untrusted. All values are computed from the offer and, if the participant enters
+them, their own costs.
 
 A plot has a curve [[loss, pay]], the range of 19 in 20 honest jobs (band), points with names, the title of the losses
-and the currency (axes), and the loss above which she is stopped (limit; None without an audition). Names and the title
-are keys of the catalogues.
-
-What is said to be recoverable was measured by `benchmarks.inversion`; docs/security.md has the numbers.
+and the currency (axes), and the loss above which a participant is stopped (limit; None without an audition). Names and
+the title are keys of the catalogues. What is said to be recoverable was measured by `benchmarks.inversion`
+(docs/security.md).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.coded_text import coded
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.record import record_fault
 from truthfl.ledger.receipts import had_no_rounds
 from truthfl.ledger.signing import PrivateKey, public_line

@@ -1,9 +1,8 @@
 """Serves an ASGI application in a thread of this process, with a limit on its open connections.
 
-Connections on which nothing comes, or a TLS handshake never ends, would otherwise use up the files that this process
-may open, and with them the page on the computer itself.
-
-The URL is valid as soon as the port listens; earlier requests are answered when the application is loaded.
+Without the limit, connections on which nothing comes would use up the files that this process may open, and with them
+the page on the computer itself. The URL is valid as soon as the port listens; earlier requests are answered when the
+application is loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.page.access import AccessSecrets
-from truthfl.samples.label_store import FILE_NAME, LabelStore
+from truthfl.samples.label_store import LABELS_FILE, LabelStore
 from truthfl.samples.sample import Source
 
 if TYPE_CHECKING:
@@ -238,7 +237,7 @@ def open_page(
     phone            serves it to her phone, too; both work on the same labels
     make_opinion     gives a model to ask about her labels in the review; called when the review is opened
     """
-    store = LabelStore(home / FILE_NAME)
+    store = LabelStore(home / LABELS_FILE)
     try:
         one_at_a_time = threading.Lock()
 

@@ -1,10 +1,8 @@
 """The words of an offer that are signed in English, terms and lies, in sentences of the catalogues.
 
-A sentence is given only if the signed words are just those that this version of truthfl writes for the contract: what
-was signed in other words is shown as it was signed, and nothing besides.
-
-An offer says what was tried in a few words and numbers of `adversary.lie_point`, such as "20% labeled, rest at random,
-batch × 0.5". These stand in the signed offer; here they are read.
+A sentence is given only if the signed words are just those that this version of truthfl writes for the contract; other
+words are shown as they were signed. What was tried stands in an offer in a few words and numbers of
+`adversary.strategy`, such as "20% labeled, rest at random, batch × 0.5"; here they are read.
 """
 
 from __future__ import annotations

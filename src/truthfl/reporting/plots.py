@@ -76,10 +76,10 @@ def page_svg(canvas: Canvas, prefix: str) -> str:
 
 def _drawn(panels: Sequence[Panel], ink: str) -> Canvas:
     import matplotlib as mpl
-    from matplotlib.figure import Figure as NewCanvas
+    from matplotlib.figure import Figure as Canvas
 
     with mpl.rc_context(plot_settings(ink)):
-        canvas = NewCanvas(figsize=(PANEL_SIZE[0] * len(panels), PANEL_SIZE[1]), layout="constrained")
+        canvas = Canvas(figsize=(PANEL_SIZE[0] * len(panels), PANEL_SIZE[1]), layout="constrained")
         for axes, panel in zip(np.ravel(canvas.subplots(1, len(panels))), panels, strict=True):
             _draw(axes, panel, ink)
     return canvas

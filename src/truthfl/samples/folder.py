@@ -1,10 +1,10 @@
 """Samples in a folder of picture files and its subfolders, in a stable order.
 
 An offer asks for the first n samples. If they were sorted by name, a file added during a job could push another one
-out of the first n, and that new file would have no label.
+out of the first n, and that new file would have no label. A sample's id is a hash of all bytes of its file.
 
-Nothing is decoded when the folder is opened. A sample's id is a hash of all bytes of its file. Large files are hashed
-once: `KnownFiles` remembers them by what the system says of them. Symbolic links out of the folder are not followed.
+Nothing is decoded when the folder is opened, and large files are hashed once: `KnownFiles` remembers them by what the
+system says of them. Symbolic links out of the folder are not followed.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Paths are compared from the end, since the file may come from another folder. Label Studio puts eight hexadecimal digits
 and a hyphen before the names of uploaded files; they are ignored.
 
-https://labelstud.io/guide/task_format: a list of tasks, each with its data and its annotations; a class is a result of
-type "choices". Exported tasks also have the sample's id in the data, so that an import still matches after files were
-renamed. With several classes per sample, the choices are all of them, and a .csv file has them as `class_sets` joins
-them; names that a spreadsheet would take for formulas have an apostrophe in front there.
+Label Studio's file is a list of tasks, each with its data and its annotations; a class is a result of type "choices"
+(https://labelstud.io/guide/task_format). Exported tasks also have the sample's id, so that an import still matches
+after files were renamed. With several classes per sample, the choices are all of them, and a .csv file has them as
+`class_sets` joins them; names that a spreadsheet would take for formulas have an apostrophe in front there.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def label_states(rows: Iterable[Row]) -> dict[str, LabelState]:
     return {sample: label_state(decisions) for sample, decisions in by_sample.items()}
 
 
-FILE_NAME = "labels.db"
+LABELS_FILE = "labels.db"
 LOCK_WAIT_S = 10.0
 WRONG_CONTENTS = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
 

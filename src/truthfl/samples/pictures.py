@@ -1,9 +1,8 @@
 """Decoding of pictures as a browser shows them on white, within the limits of size and memory.
 
-Figures are bytes per pixel as Pillow and its libraries allocate them, measured by `benchmarks.picture_memory`.
-
 A file's format is known by its first bytes, and Pillow's plugin of that format opens it. Size and memory are read from
-the header and compared with the limits before any pixel is decoded. Of files with several pictures the first counts.
+the header and compared with the limits before any pixel is decoded; bytes per pixel were measured by
+`benchmarks.picture_memory`. Of files with several pictures the first counts.
 """
 
 from __future__ import annotations

@@ -3,13 +3,10 @@
 Fitted: scaled, with its proportions, until it just fits in, in the middle of black; in grays or colours as asked for. A
 picture of that size already stays as it is. Pillow scales in whole numbers, so the bytes are the same on all machines.
 
-A participant's node handles each message in a new process, so what is computed from her samples must be in a file to be
-reused. The file holds a SHA-256, a line of JSON and the array's bytes.
-
-A file's key is a hash of the names and content ids of all samples in order: it is written again when a picture is
-added, removed, changed or renamed. It holds no labels. If it is damaged or cannot be written, the pictures are decoded.
-Pictures of one size that are small together are kept as they are; of others it is kept which can be read, and once a
-job says a shape, the pictures fitted to it.
+A node may handle each message in a new process, so decoded pictures are cached in a file: a SHA-256, a line of JSON and
+the array's bytes, without labels. Its key is a hash of the names and content ids of all samples in order. If it is
+damaged or cannot be written, the pictures are decoded. Small pictures of one size are kept as they are; of others it is
+kept which can be read, and once a job says a shape, the pictures fitted to it.
 """
 
 from __future__ import annotations

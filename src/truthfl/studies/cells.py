@@ -1,6 +1,7 @@
 """Cells: settings of a federation and its clients' strategies, trained with many seeds, in stages with progress.
 
-`train_cell`, `tune_step` and `sample_gradients` are called by work items: JSON values in, named arrays out.
+`train_cell`, `tune_step` and `sample_gradients` are called by work items: JSON values in, named arrays out. Their
+`federation` is the document of a `FederationSpec`.
 """
 
 from __future__ import annotations
@@ -52,14 +53,36 @@ class FederationSpec:
     task: TaskChoice = PICTURES
     aggregation: str = MEAN
 
-    def settings(self) -> dict[str, Any]:
-        """JSON values for work items; participation only if a client is sometimes absent (keeps old addresses)."""
-        settings = {"data": asdict(self.data), "model": self.model.document(), "sizes": list(self.sizes)}
-        absent = self.participation is not None and min(self.participation) < 1.0
-        settings |= {"participation": list(self.participation or ())} if absent else {}
-        settings |= {} if self.task == PICTURES else {"task": self.task.document()}
-        settings |= {} if self.aggregation == MEAN else {"aggregation": aggregation_document(self.aggregation)}
-        return settings | ({} if self.labels is None else {"labels": list(self.labels)})
+    @property
+    def chances(self) -> tuple[float, ...]:
+        """The probability that each client takes part in a round."""
+        return (1.0,) * len(self.sizes) if self.participation is None else self.participation
+
+    def document(self) -> dict[str, Any]:
+        """JSON values for work items; a changed file of a custom task or strategy changes them."""
+        return {
+            "data": asdict(self.data),
+            "model": self.model.document(),
+            "sizes": list(self.sizes),
+            "participation": list(self.chances),
+            "labels": None if self.labels is None else list(self.labels),
+            "task": self.task.document(),
+            "aggregation": aggregation_document(self.aggregation),
+        }
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> FederationSpec:
+        """The federation with this document; `InputError` if a file of its task or strategy was changed meanwhile."""
+        labels = document["labels"]
+        return cls(
+            data=Data(**document["data"]),
+            model=ModelChoice(**document["model"]),
+            sizes=tuple(document["sizes"]),
+            participation=tuple(document["participation"]),
+            labels=None if labels is None else tuple(labels),
+            task=TaskChoice.of_document(document["task"]),
+            aggregation=aggregation_of(document["aggregation"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +107,8 @@ class Cell:
 
         Appending seeds later leaves the items of full blocks, and their stored results, unchanged.
         """
-        settings = self.federation.settings() | {
+        settings = {
+            "federation": self.federation.document(),
             "rounds": self.rounds,
             "step_size": self.step_size,
             "batch_size": self.per_client(self.batch_size),
@@ -127,12 +151,7 @@ class CellResult:
 
 def train_cell(
     *,
-    data: Mapping[str, Any],
-    model: Mapping[str, Any],
-    sizes: Sequence[int],
-    participation: Sequence[float] | None = None,
-    task: Mapping[str, Any] | None = None,
-    aggregation: Mapping[str, str] | None = None,
+    federation: Mapping[str, Any],
     rounds: int,
     step_size: float,
     batch_size: Sequence[float],
@@ -143,10 +162,10 @@ def train_cell(
     seeds: Sequence[int],
 ) -> Result:
     """Train once per seed and evaluate every `every` rounds."""
-    federation = federation_of(data, model, sizes, participation, task=task, aggregation=aggregation)
-    federated = replace(federation.pilot if pilot else federation.federated, training=Training(rounds, 1, step_size))
+    made = federation_of(federation)
+    federated = replace(made.pilot if pilot else made.federated, training=Training(rounds, 1, step_size))
     strategies = Strategies(labeling_effort, batch_size, report_scale)
-    data_sets = {"train": train_loss_samples(federated), "test": federation.test}
+    data_sets = {"train": train_loss_samples(federated), "test": made.test}
     with np.errstate(over="ignore", invalid="ignore"):  # with lies, training may diverge
         trained = train(federated, strategies, seeds, evaluate_on=data_sets, every=every, threads=1)
     return {
@@ -159,11 +178,7 @@ def train_cell(
 
 def tune_step(
     *,
-    data: Mapping[str, Any],
-    model: Mapping[str, Any],
-    sizes: Sequence[int],
-    participation: Sequence[float] | None = None,
-    task: Mapping[str, Any] | None = None,
+    federation: Mapping[str, Any],
     rounds: int,
     batch_size: int,
     low: float,
@@ -171,27 +186,21 @@ def tune_step(
     seeds: int,
 ) -> Result:
     """Search the step size with the least test loss after `rounds` rounds on the server's pilot data."""
-    federation = federation_of(data, model, sizes, participation, task=task)
-    federated = replace(federation.pilot, training=Training(rounds, 1, low))
-    search = find_step_size(federated, federation.test, batch_size, low=low, high=high, seeds=seeds)
+    made = federation_of(federation)
+    federated = replace(made.pilot, training=Training(rounds, 1, low))
+    search = find_step_size(federated, made.test, batch_size, low=low, high=high, seeds=seeds)
     return {"best": np.array(search.best), "tried": search.tried, "loss": search.loss, "error": search.standard_error}
 
 
 def sample_gradients(
     *,
-    data: Mapping[str, Any],
-    model: Mapping[str, Any],
-    sizes: Sequence[int],
-    participation: Sequence[float] | None = None,
-    task: Mapping[str, Any] | None = None,
+    federation: Mapping[str, Any],
     rounds: int,
     step_size: float,
     batch_size: int,
 ) -> Result:
     """Measure gradients along an honest training run on the server's pilot data."""
-    federated = replace(
-        federation_of(data, model, sizes, participation, task=task).pilot, training=Training(rounds, 1, step_size)
-    )
+    federated = replace(federation_of(federation).pilot, training=Training(rounds, 1, step_size))
     gradients = measure_gradients(federated, batch_size=batch_size)
     return {
         "gradient_variance": gradients.gradient_variance,
@@ -207,25 +216,20 @@ def train_loss_samples(federated: Federated) -> LabeledSamples:
     return federated.data.take(rows[np.arange(count) * len(rows) // count])
 
 
-def federation_of(
-    data: Mapping[str, Any],
-    model: Mapping[str, Any],
-    sizes: Sequence[int],
-    participation: Sequence[float] | None = None,
-    labels: Sequence[int] | None = None,
-    task: Mapping[str, Any] | None = None,
-    aggregation: Mapping[str, str] | None = None,
-) -> SimulatedFederation:
-    """The federation of these JSON values. With `labels`, each client has the samples that they label."""
-    chances = 1.0 if participation is None else tuple(participation)
-    chosen, rule = Data(**data), ReportRule(aggregation_of(aggregation))
-    built = build_federation(
-        chosen, ModelChoice(**model), tuple(sizes), Training(1), chances, TaskChoice.of_document(task)
-    )
-    pilot, federated = replace(built.pilot, rule=rule), replace(built.federated, rule=rule)
-    if labels is not None:
-        federated, pilot = ask_for_labels(federated, labels, chosen.seed), ask_for_labels(pilot, labels, PILOT_SEED)
-    return replace(built, federated=federated, pilot=pilot)
+def federation_of(document: Mapping[str, Any]) -> SimulatedFederation:
+    """The federation with the document of this `FederationSpec`; see `made_federation`."""
+    return made_federation(FederationSpec.of_document(document))
+
+
+def made_federation(spec: FederationSpec) -> SimulatedFederation:
+    """The federation, its pilot and test data; with `labels`, each client has the samples that they label."""
+    federation = build_federation(spec.data, spec.model, spec.sizes, Training(1), spec.chances, spec.task)
+    rule = ReportRule(spec.aggregation)
+    federated, pilot = replace(federation.federated, rule=rule), replace(federation.pilot, rule=rule)
+    if spec.labels is not None:
+        federated = ask_for_labels(federated, spec.labels, spec.data.seed)
+        pilot = ask_for_labels(pilot, spec.labels, PILOT_SEED)
+    return replace(federation, federated=federated, pilot=pilot)
 
 
 def with_exceptions(value: float, count: int, other: float, clients: Sequence[int]) -> tuple[float, ...]:

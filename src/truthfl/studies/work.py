@@ -91,9 +91,14 @@ def source_digest() -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def federation_settings(settings: Mapping[str, Any]) -> Any:
+    """What describes the federation in an item's settings: the part `federation` if there is one, or else all."""
+    return settings.get("federation", settings)
+
+
 def _data_files(settings: Mapping[str, Any]) -> list[list[Any]]:
     """Path, size and modification time of the task's data files; empty for built-in data."""
-    source = Path(str(settings.get("data", {}).get("source", "")))
+    source = Path(str(federation_settings(settings).get("data", {}).get("source", "")))
     files = sorted(source.iterdir()) if source.is_dir() else [source]
     stats = [(path, path.stat()) for path in files if path.is_file()]
     return [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]

@@ -177,9 +177,9 @@ def assert_files_travel(workers, folder):
     tasks = Cell(own, 5, 0.1, 10).tasks([0, 1])
     here, there = (do_all(tasks, Store(folder / name), workers=by) for name, by in (("h", 1), ("t", workers)))
     assert all(map(same, here, there))
-    too_many = WorkItem(
-        tasks[0].work, {**tasks[0].settings, "data": {**tasks[0].settings["data"], "pilot_samples": 900}}
-    )
+    federation = tasks[0].settings["federation"]
+    larger_pilot = federation | {"data": federation["data"] | {"pilot_samples": 900}}
+    too_many = WorkItem(tasks[0].work, {**tasks[0].settings, "federation": larger_pilot})
     assert str(path) in told(do_all, [too_many], Store(folder / "t"), workers=workers)
 
 

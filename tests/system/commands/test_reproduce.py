@@ -107,7 +107,7 @@ def test_figure_6_pays_by_the_contract(tiny):
     contract, clients = figure_6.contract_of(TINY, pilot_result)
     bare = contract.reward(pilot_result.calibration[20].model.truthful_loss(contract.batch_size))
     cost = clients.labeling_cost + 20 * clients.sample_cost * contract.batch_size
-    margin = figure_6._margin(TINY, pilot_result, contract)
+    margin = figure_6.margin_of(TINY, pilot_result, contract)
     assert np.allclose(bare - cost, margin)
     honest = next(line for line in found.figures[4].panels[0].series if line.name == "honest")
     assert honest.x[int(np.argmax(honest.mean))] == 12

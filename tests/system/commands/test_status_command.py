@@ -102,7 +102,7 @@ def test_bad_folders_in_a_sentence(tmp_path, words, told):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("name", ["status", "console"])
-def test_another_account_is_told_so(done, name):
+def test_another_account_gets_a_sentence(done, name):
     done.folder.chmod(0o700)
     code = f"""
 import os, sys

@@ -25,7 +25,7 @@ from truthfl.federation.protocol.receipt_delivery import ONLY_RECEIPTS, MissedRe
 from truthfl.federation.protocol.server import Operator, deliver_receipts
 from truthfl.federation.simulated.participants import FIRST_NODE, InProcessGrid
 from truthfl.flower_patches import NodeInfo
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.command_rows import give_command

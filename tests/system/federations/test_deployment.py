@@ -49,9 +49,7 @@ NODE = """
 import sys
 from pathlib import Path
 from flwr.app import ConfigRecord, Message, RecordDict
-from truthfl.federation.deployed.node import admit_once, node_connection
-from truthfl.federation.deployed.node import Node
-from truthfl.federation.deployed.node import NodeAnswers
+from truthfl.federation.deployed.node import Node, NodeAnswers, admit_once, node_connection
 
 def app(message, context):
     return Message(RecordDict({"me": ConfigRecord({"name": str(context.node_config["name"])})}), reply_to=message)

@@ -39,7 +39,7 @@ from truthfl.federation.simulated.payoff import audition_payoffs as simulated_pa
 from truthfl.federation.simulated.payoff import federation_of_asked
 from truthfl.federation.simulated.report import client_rows, results_document, summary_sentences, table_columns
 from truthfl.flower_patches import CLIENT_APP_FAILED, set_origin
-from truthfl.home import folder as papers
+from truthfl.home import participant_folder
 from truthfl.home.record import COMMITTED, OPENED, RoundRecord, arrival_word, open_rounds
 from truthfl.job import DataJob, PrivacySettings, read_job
 from truthfl.learning.data.partition import Federated
@@ -88,7 +88,7 @@ def stopped(tmp_path_factory, plans):
 
 
 def receipt_of(setting, name):
-    return papers.receipts(setting.folder / "participants" / name)[-1]
+    return participant_folder.receipts(setting.folder / "participants" / name)[-1]
 
 
 def held(setting, found):
@@ -182,7 +182,7 @@ def test_liars_are_stopped_and_told_and_the_others_go_on(stopped):
         others = sum(labels[other] for other in ("Ada", "Dora") if other != name)
         assert settled["present_labels"] == labels[name] + others
         assert (settled["asked"], settled["delivered"]) == ((12, 12) if passed else (0, 0))
-        sentence, over = papers.news(setting.folder / "participants" / name) or (None, None)
+        sentence, over = participant_folder.news(setting.folder / "participants" / name) or (None, None)
         if passed:
             assert sentence is None
             continue
@@ -353,7 +353,7 @@ def test_an_operator_who_has_a_model_and_denies_it_is_found_by_the_participant(
     found = setting.go()
     assert (found.settlements["Ben"].document["pay"], held(setting, found)) == (0, None)
     home = setting.people[BEN].folder
-    (receipt,) = papers.receipts(home)
+    (receipt,) = participant_folder.receipts(home)
     assert receipt_fault(receipt) is None
     if lie != "no commitment":
         assert own_receipt_fault(home, receipt, None) == f"{STRUCK} (No model was taken: {say_late}.){found_out}"
@@ -366,7 +366,7 @@ def test_an_operator_who_has_a_model_and_denies_it_is_found_by_the_participant(
         assert fault.startswith("your computer sent the commitment to your model, and by the receipt none came")
         assert fault.endswith(found_out)
     others = setting.people[FIRST_NODE].folder
-    assert own_receipt_fault(others, papers.receipts(others)[0], None) is None
+    assert own_receipt_fault(others, participant_folder.receipts(others)[0], None) is None
 
 
 def struck(offer, part):
@@ -390,7 +390,7 @@ def test_who_has_no_labels_in_time_has_no_audition(tmp_path, plans):
     assert [entry.document["reason"] for entry in found.rejections] == ["labels were not there in time"]
     assert "Ben" not in found.commitments
     assert found.settlements["Ben"].document["pay"] == 0
-    sentence, over = papers.news(setting.folder / "participants" / "Ben")
+    sentence, over = participant_folder.news(setting.folder / "participants" / "Ben")
     assert sentence.startswith("You did not pass the audition. No model was taken: labels were not there in time.")
     assert over is False
     assert held(setting, found) is None
@@ -678,7 +678,7 @@ def test_who_is_not_worth_her_price_is_told_and_has_nothing(tmp_path, plans):
         for name in left_out
     ]
     for name in left_out:
-        assert papers.news(setting.folder / "participants" / name) == (
+        assert participant_folder.news(setting.folder / "participants" / name) == (
             f"You are not asked this time: {WORTH_LESS}.",
             True,
         )
@@ -915,7 +915,7 @@ def test_where_two_of_three_pass_there_are_no_masked_rounds_and_receipts_hold(tm
     for person in setting.people.values():
         receipt = receipt_of(setting, person.name)
         assert own_receipt_fault(person.folder, receipt, person.key) is None
-        sentence = papers.news(person.folder)[0]
+        sentence = participant_folder.news(person.folder)[0]
         assert ("no training rounds" in sentence) == (person.name != "Ben")
         settled = found.settlements[person.name].document
         assert (settled["delivered"], settled["asked"]) == (0, 0)
@@ -938,18 +938,18 @@ def test_two_get_no_offers_with_masks(tmp_path):
 
 def test_one_label_outside_of_the_classes_is_told_to_its_author_before_she_signs(tmp_path, honest):
     ben = replace(honest[0].people[BEN], folder=tmp_path, accepted_offers={})
-    (offer,) = papers.offers(honest[0].people[BEN].folder)
+    (offer,) = participant_folder.offers(honest[0].people[BEN].folder)
     labels = np.zeros(offer.client.samples, dtype=np.int64)
     labels[3] = 12
     ben.existing_labels = labels
     assert ben.answer_offer(offer.envelope()) is None
-    sentence, over = papers.news(tmp_path)
+    sentence, over = participant_folder.news(tmp_path)
     assert sentence == (
         f"1 of your {len(labels)} labels is outside of the job's classes, which are 0 to 9: the first is 12. Mend your "
         "labels and join again; the offer is not answered yet."
     )
     assert over is True
-    assert papers.offers(tmp_path) == []
+    assert participant_folder.offers(tmp_path) == []
     labels[3] = 2
     assert ben.answer_offer(offer.envelope())["document"]["kind"] == "acceptance"
-    assert papers.news(tmp_path) is None
+    assert participant_folder.news(tmp_path) is None

@@ -21,7 +21,7 @@ from truthfl.federation.protocol.messages import ROUND
 from truthfl.federation.protocol.reports import RoundCall
 from truthfl.federation.protocol.server import Operator, conduct_job
 from truthfl.federation.simulated.participants import grid_of, simulated_participants
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home import record as own_record
 from truthfl.home.record import late_rounds, note_taken, rounds_of, taken_rounds, unasked_rounds
 from truthfl.job import read_job

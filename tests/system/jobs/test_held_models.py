@@ -24,7 +24,7 @@ from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.operator.served_report import summary_sentences, write_served_report
 from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol.known_models import likeness, require_new_test_set, uncomparable_warnings
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import Conflict

@@ -15,7 +15,7 @@ from truthfl.federation.operator.live_status import OVER, LiveWriter, note_label
 from truthfl.federation.protocol import job_control
 from truthfl.federation.protocol import job_control as stage_clock
 from truthfl.federation.protocol.server import job_name
-from truthfl.home import folder as papers
+from truthfl.home import participant_folder
 from truthfl.home.node_state import read_stage
 from truthfl.home.record import open_rounds, record_fault, report_under_way
 from truthfl.ledger.book import open_for_reading, open_ledger
@@ -47,7 +47,7 @@ def test_who_is_removed_before_the_offers_is_not_asked(tmp_path, plans):
     assert view.plans[0].document["left_out"] == {"Ben": "removed by the operator: too late"}
     assert reasons(view, "Ben", "plan") == {"removed by the operator: too late"}
     assert grid.times_asked("offer", setting.node("Ben")) == 0
-    sentence, over = papers.news(setting.home("Ben"))
+    sentence, over = participant_folder.news(setting.home("Ben"))
     assert over
     assert "removed by the operator: too late" in sentence
     assert check(setting.entries()) is None
@@ -60,7 +60,10 @@ def test_who_is_removed_while_offers_are_out_counts_as_declining(tmp_path, plans
     assert [offer.client.name for offer in view.agreement.offers] == ["Ada", "Cleo", "Dora"]
     assert view.agreement.terms.version == 2
     assert reasons(view, "Ben", "offer") == {"removed by the operator"}
-    assert papers.news(setting.home("Ben")) == ("Nothing more is asked of you: you were removed by the operator.", True)
+    assert participant_folder.news(setting.home("Ben")) == (
+        "Nothing more is asked of you: you were removed by the operator.",
+        True,
+    )
     assert check(setting.entries()) is None
 
 
@@ -102,7 +105,7 @@ def test_who_is_removed_in_the_rounds_is_paid_for_those_that_she_delivered(tmp_p
     assert one["label_pay"] > 0
     assert all(settled(view)[name]["delivered"] == 12 for name in ("Ada", "Cleo", "Dora"))
     assert not any("refused" in entry.document for entry in view.rounds)
-    (receipt,) = papers.receipts(setting.home("Ben"))
+    (receipt,) = participant_folder.receipts(setting.home("Ben"))
     assert [one["document"]["kind"] for one in receipt["document"]["commands"].values()] == ["remove"]
     assert_all_holds(setting, view)
     without = {name: part for name, part in receipt["document"].items() if name != "commands"}
@@ -133,7 +136,7 @@ def test_a_pause_blocks_between_rounds_and_changes_nothing_else(tmp_path, plans)
     def pause():
         setting.command("pause", "noon")
         threading.Timer(
-            0.6, lambda: (heard.append(papers.news(setting.home("Ada"))), setting.command("resume"))
+            0.6, lambda: (heard.append(participant_folder.news(setting.home("Ada"))), setting.command("resume"))
         ).start()
 
     view = setting.go(At(setting.grid, "train", 4, pause))
@@ -169,7 +172,7 @@ def test_an_extension_gives_time_to_label_and_is_told(tmp_path, plans):
     def labels(offer):
         if time.monotonic() < began_labeling[0] + 1.0:
             return None
-        told.append(papers.news(setting.home("Ben"))[0])
+        told.append(participant_folder.news(setting.home("Ben"))[0])
         left.append(read_stage(setting.home("Ben"), offer.hash).seconds_left(time.time()))
         return made_labels(offer)
 

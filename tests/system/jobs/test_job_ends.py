@@ -19,7 +19,7 @@ from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.protocol.server import is_complete, job_name
 from truthfl.federation.simulated.participants import InProcessGrid
 from truthfl.flower_patches import NODE_UNAVAILABLE
-from truthfl.home import folder as papers
+from truthfl.home import participant_folder
 from truthfl.job.sections import PrivacySettings
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
@@ -150,7 +150,7 @@ def test_a_job_that_is_ended_before_an_agreement_is_over_without_pay(tmp_path, p
     assert (view.settlements, view.payments, view.test) == ({}, [], None)
     assert check(setting.entries()) is None
     for person in setting.people.values():
-        sentence, over = papers.news(person.folder)
+        sentence, over = participant_folder.news(person.folder)
         assert over
         assert sentence.endswith("before there was a contract, and nobody is paid: no money.")
     with open_ledger(setting.folder / "ledger.db") as book:
@@ -216,7 +216,7 @@ def test_rounds_that_cannot_change_the_model_cost_nobody_who_is_there(tmp_path):
         assert one["amount"] > offer.cost - slope * terms.loss_error
     assert check(setting.entries()) is None
     for name in {offer.client.name for offer in view.agreement.offers} - {away}:
-        (receipt,) = papers.receipts(setting.home(name))
+        (receipt,) = participant_folder.receipts(setting.home(name))
         assert own_receipt_fault(setting.home(name), receipt, read_key(setting.home(name) / "key")) is None
 
 

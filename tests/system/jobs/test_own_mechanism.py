@@ -34,7 +34,7 @@ from truthfl.contracts.audition.plan import AuditionInputs, plan_as, plan_auditi
 from truthfl.contracts.contract import ALWAYS_COLLECTED, delivered_share, require_collected, require_sound
 from truthfl.contracts.setting import Strategies
 from truthfl.federation.simulated.in_process import run_job
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.job import read_job
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_for_reading

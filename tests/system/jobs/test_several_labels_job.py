@@ -25,7 +25,7 @@ from truthfl.federation.protocol.job_task import task_terms
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.in_process import run_job
 from truthfl.federation.simulated.payoff import federation_of_asked, honest_solo_loss
-from truthfl.home import folder as papers
+from truthfl.home import participant_folder
 from truthfl.job import read_job
 from truthfl.learning.people.profile import Profile
 from truthfl.learning.tasks.pictures import Pictures
@@ -135,7 +135,7 @@ def test_participants_bring_files_with_several_labels_or_make_them(tmp_path, mon
         assert check(book.entries()) is None
     assert dict(found.delivered) == {"Ada": 6, "Ben": 6}
     for node, seed in ((1000, 2), (1001, 3)):
-        offer = papers.offers(Path(people[node].home))[0]
+        offer = participant_folder.offers(Path(people[node].home))[0]
         names = [[offer.job.classes[k] for k in own] for own in participant_of(people[node]).labels(offer).lists()]
         assert names == [sorted(line[3].split(";")) for line in weather(40, seed)]
     assert np.isfinite(found.test.document["loss"])

@@ -32,7 +32,7 @@ from truthfl.federation.protocol import job_control as stage_clock
 from truthfl.federation.protocol.job_task import task_terms
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.in_process import run_job
-from truthfl.home import folder as papers
+from truthfl.home import participant_folder
 from truthfl.job import read_job
 from truthfl.learning.tasks.task_choice import TaskChoice, absolute_argument
 from truthfl.learning.tasks.texts import Texts
@@ -53,10 +53,10 @@ class Rejoining:
 
     def __new__(cls, grid, settings, mend):
         def node_ids(found=grid.get_node_ids):
-            news = papers.news(Path(settings.home))
+            news = participant_folder.news(Path(settings.home))
             if CLEO in grid.contexts and news is not None and news[1]:
                 mend(news[0])
-                papers.clear_news(Path(settings.home))
+                participant_folder.clear_news(Path(settings.home))
                 grid.contexts[MENDED] = replace(grid.contexts.pop(CLEO), node_id=MENDED)
                 forget_participants()
             return found()
@@ -106,7 +106,7 @@ def test_files_labels_by_hand_and_a_mended_file_are_trained_on(done):
     assert dict(found.delivered) == {"Ada": 6, "Ben": 6, "Cleo": 6}
     assert check(entries) is None
     for node in (ADA, BEN, CLEO):
-        assert len(papers.receipts(Path(people[node].home))) == 1
+        assert len(participant_folder.receipts(Path(people[node].home))) == 1
 
 
 def test_an_unknown_category_is_told_and_she_is_asked_again(done):
@@ -120,11 +120,14 @@ def test_who_brings_pictures_to_a_table_is_told_and_the_others_are_paid(done):
     _, people, found, _, _ = done
     sentence = "Dora brings pictures; this job is on tables: she joins with --task tables."
     assert [entry.document["reason"] for entry in found.rejections] == [sentence]
-    assert papers.news(Path(people[DORA].home)) == (f"The operator's server does not take you in: {sentence}", True)
-    form = shown(papers.last_news(Path(people[DORA].home)).sentence)["values"]["reason"]
+    assert participant_folder.news(Path(people[DORA].home)) == (
+        f"The operator's server does not take you in: {sentence}",
+        True,
+    )
+    form = shown(participant_folder.last_news(Path(people[DORA].home)).sentence)["values"]["reason"]
     values = {"name": "Dora", "stated": "pictures", "task": "tables", "file": "tables"}
     assert form == {"key": "refusal.with_task", "values": values}, "her page can say it in her language"
-    assert papers.offers(Path(people[DORA].home)) == []
+    assert participant_folder.offers(Path(people[DORA].home)) == []
 
 
 def test_columns_are_found_by_name_and_labels_are_hers(done):
@@ -165,7 +168,7 @@ def answer_with(done, folder, text):
     (folder / "ada.csv").write_text(text)
     settings = replace(people[ADA], data=str(folder / "ada.csv"), home=str(folder / "home"))
     answer = participant_of(settings).answer_offer(found.agreement.offers[0].envelope())
-    news = papers.news(folder / "home")
+    news = participant_folder.news(folder / "home")
     assert (answer is None) == (news is not None)
     return None if news is None else news[0]
 
@@ -201,8 +204,8 @@ def test_an_offer_on_another_task_is_not_answered(done, tmp_path):
         (tmp_path / "ada.csv").write_text("text\n" + "hello\n" * 40)
         settings = replace(people[ADA], data=str(data), home=str(tmp_path / task), task=task)
         assert participant_of(settings).answer_offer(offer.envelope()) is None
-        assert papers.news(tmp_path / task) == (f"{sentence} Nothing is trained.", True)
-        assert papers.offers(tmp_path / task) == []
+        assert participant_folder.news(tmp_path / task) == (f"{sentence} Nothing is trained.", True)
+        assert participant_folder.offers(tmp_path / task) == []
 
 
 def test_an_offer_on_pictures_is_not_answered_with_a_table(done, tmp_path):
@@ -210,7 +213,10 @@ def test_an_offer_on_pictures_is_not_answered_with_a_table(done, tmp_path):
     offer = an_offer(read_key(Path(people[ADA].key)), read_key(Path(people[BEN].key)))
     settings = replace(people[ADA], home=str(tmp_path))
     assert participant_of(settings).answer_offer(offer.envelope()) is None
-    assert "the offer is on pictures; you brought tables: join again without --task." in papers.news(tmp_path)[0]
+    assert (
+        "the offer is on pictures; you brought tables: join again without --task."
+        in participant_folder.news(tmp_path)[0]
+    )
 
 
 def test_a_file_that_her_task_reads_otherwise_is_told(done, tmp_path):
@@ -221,7 +227,7 @@ def test_a_file_that_her_task_reads_otherwise_is_told(done, tmp_path):
     settings = replace(people[ADA], data=data, home=str(tmp_path / "home"), task=task)
     assert participant_of(settings).answer_offer(found.agreement.offers[0].envelope()) is None
     sentence = "ada.csv has 40 samples with labels by your task and 40 samples without labels by the offer's; take the"
-    assert papers.news(tmp_path / "home")[0].startswith(sentence)
+    assert participant_folder.news(tmp_path / "home")[0].startswith(sentence)
 
 
 def test_a_file_that_has_class_by_class_is_asked_for_in_another_order(tmp_path):
@@ -286,7 +292,7 @@ def test_a_task_of_the_operators_own_is_loaded_only_if_she_names_it(own, tmp_pat
     ):
         home = tmp_path / f"home {len(task)}"
         settings = Settings("Ada", str(tmp_path / "ada.csv"), str(home), str(key), ACCEPT_ALL, task=task)
-        answer, news = participant_of(settings).answer_offer(offer.envelope()), papers.news(home)
+        answer, news = participant_of(settings).answer_offer(offer.envelope()), participant_folder.news(home)
         assert (answer is None) == (sentence is not None)
         assert news is None if sentence is None else re.match(sentence, news[0])
 

@@ -13,7 +13,7 @@ from helpers.auditions import LIES, RECIPE, TERMS, AuditionedAda, an_audition_of
 from helpers.browsers import DESKTOP, DIGITS, PHONE, axe, axe_by_day_and_night, browser, looking  # noqa: F401
 from helpers.commands import told
 from helpers.participants import an_offer, changed, draw_pictures, written
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.record import COMMITTED, arrival_word, note_commitment, note_opening
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import TriedLie, offer_from

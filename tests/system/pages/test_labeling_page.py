@@ -25,7 +25,7 @@ from helpers.browsers import (
 from helpers.participants import Ada, an_offer, draw_pictures
 from truthfl.cli.join import _open_page
 from truthfl.federation.participant.node_settings import ASK, Settings
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key, write_key
 from truthfl.page.serving import open_page

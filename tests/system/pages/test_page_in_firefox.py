@@ -5,7 +5,7 @@ import pytest
 from helpers.browsers import DIGITS, DONE, decisions, showing
 from helpers.firefox import launched
 from helpers.task_jobs import instructed_ada
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.page.catalogue import strings
 from truthfl.page.serving import open_page

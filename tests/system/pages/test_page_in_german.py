@@ -12,7 +12,7 @@ from helpers.participants import Ada, draw_pictures
 from truthfl.coded_text import coded, quoted
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.lceme.contract import LCEME
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.evidence import NO_LABELS
 from truthfl.ledger.settlement import early_end_in_words
 from truthfl.ledger.terms import TriedLie

@@ -19,7 +19,7 @@ from helpers.commands import begun, free_port, within
 from helpers.participants import Ada, draw_pictures
 from helpers.served_federations import ended_whatever_happens
 from helpers.small_jobs import small_job_file
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.node_state import ConnectionFile, note_stage
 from truthfl.home.record import RoundRecord, open_rounds
 from truthfl.ledger.signing import new_key, write_key

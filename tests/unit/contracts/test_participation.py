@@ -22,7 +22,7 @@ from truthfl.learning.training.train import train
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.checking import check
-from truthfl.studies.cells import Cell, FederationSpec, federation_of
+from truthfl.studies.cells import Cell, FederationSpec, made_federation
 
 
 def test_participation_in_a_job_reaches_pilot_clients_and_mechanism(tmp_path):
@@ -36,7 +36,7 @@ def test_participation_in_a_job_reaches_pilot_clients_and_mechanism(tmp_path):
     assert rare.document()["clients"]["participation"] == [1.0] * 9 + [0.9]
 
 
-def test_a_job_in_which_all_are_always_there_has_the_document_and_the_tasks_it_always_had(tmp_path):
+def test_a_job_in_which_all_are_always_there_has_the_document_and_the_tasks_of_one_that_says_nothing(tmp_path):
     plain = read_job(ten_client_job_file(tmp_path))
     said = read_job(ten_client_job_file(tmp_path, "participation = 1"))
     assert said.document() == plain.document()
@@ -46,7 +46,7 @@ def test_a_job_in_which_all_are_always_there_has_the_document_and_the_tasks_it_a
     ]
     addresses = [Cell(place, 10, 0.5).tasks([1])[0].address for place in places]
     assert addresses[0] == addresses[1] != addresses[2]
-    assert federation_of(**places[2].settings()).federated.participation.tolist() == [1.0, 1.0, 0.5, 1.0]
+    assert made_federation(places[2]).federated.participation.tolist() == [1.0, 1.0, 0.5, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from truthfl.federation.protocol.planned_offers import planned_offers
 from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.reports import array_or_reason
 from truthfl.federation.protocol.server import job_name
-from truthfl.home import folder as papers
+from truthfl.home import participant_folder
 from truthfl.job import ServerSettings
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
@@ -151,7 +151,7 @@ def test_one_sample_of_many_is_not_paid_a_fortune(tmp_path, plans):
     assert reason == stopped[0].left_out["Ben"]
     assert reason.startswith("an offer would pay an expected ")
     assert reason.endswith(" for work that costs 1.15, and most_expected_pay allows 30 times the cost")
-    assert papers.news(setting.people[BEN].folder) == (f"You are not asked this time: {reason}.", True)
+    assert participant_folder.news(setting.people[BEN].folder) == (f"You are not asked this time: {reason}.", True)
     assert [entry.document["client"] for entry in found.rejections if entry.document["stage"] == "plan"] == ["Ben"]
     assert check(setting.entries()) is None
     for offer in found.agreement.offers:
@@ -236,7 +236,7 @@ def test_nothing_is_offered_unless_the_plan_is_approved(tmp_path, plans):
         setting.go(lambda _: False)
     kinds = {entry.kind for entry in setting.entries()}
     assert not kinds & {"plan", "offer"}
-    assert "did not approve" in papers.news(setting.people[BEN].folder)[0]
+    assert "did not approve" in participant_folder.news(setting.people[BEN].folder)[0]
     asked = []
 
     def approve(plan):

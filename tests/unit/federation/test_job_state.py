@@ -11,8 +11,7 @@ from helpers.auditions import AuditionedAda
 from helpers.participants import Ada, an_offer
 from truthfl.errors import InputError
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.home import folder as participant_folder
-from truthfl.home import node_state as server_stage
+from truthfl.home import node_state, participant_folder
 from truthfl.home.node_state import (
     FILE_NAME,
     FOLDER,
@@ -68,7 +67,7 @@ def test_no_time_passes_while_the_job_is_paused(ada):
     paused = read_stage(ada.home, offer.hash)
     assert paused.seconds_left(time.time() + 50) == pytest.approx(100, abs=1)
     later = ServerStage("labeling", paused.until, paused.paused_at - 30)
-    server_stage._write(ada.home, offer.hash, later)
+    node_state._write(ada.home, offer.hash, later)
     signatory.keep_news({"sentence": "The operator resumed the job.", "over": False, "about": "resumed"})
     resumed = read_stage(ada.home, offer.hash)
     assert (resumed.paused_at, resumed.until) == (None, pytest.approx(paused.until + 30, abs=1))
@@ -192,12 +191,12 @@ def test_news_go_when_what_they_are_about_is_over(tmp_path, monkeypatch):
     later(86410)
     assert news() is None
     later(0)
-    server_stage.note_pause(ada.home, offer.hash, paused=True)
+    node_state.note_pause(ada.home, offer.hash, paused=True)
     say("paused")
     assert (news(), job_of(ada.home)["paused"]) == ("about paused", True)
     note_stage(ada.home, offer.hash, "labeling", 5000.0)  # the server asks again
     assert (news(), job_of(ada.home)["paused"]) == (None, False)
-    server_stage.note_pause(ada.home, offer.hash, paused=True)
+    node_state.note_pause(ada.home, offer.hash, paused=True)
     with open_rounds(ada.home, offer.hash) as rounds:
         rounds.append(RoundRecord(0, 1, "0" * 64, "1" * 64))
     assert job_of(ada.home)["paused"] is False  # she missed that it goes on

@@ -63,7 +63,7 @@ from truthfl.federation.protocol.messages import (
 )
 from truthfl.federation.protocol.reports import RoundWait
 from truthfl.federation.protocol.rounds import train_rounds
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.record import RoundRecord, open_rounds, rounds_of
 from truthfl.job.sections import PrivacySettings
 from truthfl.learning.training.draws import Purpose, below, bits

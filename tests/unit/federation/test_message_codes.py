@@ -28,7 +28,7 @@ from truthfl.federation.protocol.messages import (
     text_record,
     with_code,
 )
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import MOST_DEPTH, canonical_bytes, read_document
 from truthfl.ledger.documents import answer, answer_fault, signed

@@ -32,7 +32,7 @@ from truthfl.federation.simulated.participants import (
     simulated_participants,
 )
 from truthfl.flower_patches import set_origin
-from truthfl.home import folder as papers
+from truthfl.home import participant_folder
 from truthfl.job import PrivacySettings, read_job
 from truthfl.learning.people.behaviour import Behaviour, Unlabeled
 from truthfl.learning.people.behaviours import BEHAVIOURS, behaviour
@@ -252,7 +252,7 @@ def test_clients_are_asked_as_often_as_they_take_part(tmp_path, plans):
     assert check(entries) is None
     assert audit(found, *published_files(setting.folder, found.name)) is None
     ben = setting.people[FIRST_NODE + 1]
-    receipt = papers.receipts(ben.folder)[0]
+    receipt = participant_folder.receipts(ben.folder)[0]
     assert receipt_fault(receipt) is None
     assert receipt_check(ben.folder, ben.key)["fault"] is None
     receipt["document"]["settlement"]["asked"] += 1
@@ -445,8 +445,8 @@ def test_who_declines_is_left_out_and_the_others_are_offered_anew(setting):
     assert [offer.client.name for offer in found.agreement.offers] == ["Ada", "Cleo", "Dora"]
     assert {offer.job.version for offer in found.agreement.offers} == {2}
     assert found.answers["1/Ben"].document["document"]["kind"] == "refusal"
-    assert papers.news(setting.people[1001].folder) == (DECLINED_NEWS, True)
-    assert papers.news(setting.people[1000].folder) is None
+    assert participant_folder.news(setting.people[1001].folder) == (DECLINED_NEWS, True)
+    assert participant_folder.news(setting.people[1000].folder) is None
     assert sum(offer.client.weight for offer in found.agreement.offers) == pytest.approx(1.0)
     with open_ledger(setting.folder / "ledger.db") as book:
         assert check(book.entries()) is None
@@ -460,8 +460,8 @@ def test_who_has_not_labeled_in_time_earns_nothing(tmp_path, plans):
     assert found.delivered["Ada"] == 0
     reasons = {e.document["reason"] for e in found.rejections if e.document["client"] == "Ada"}
     assert reasons == {"error: not all samples are labeled yet."}
-    assert papers.news(setting.people[1000].folder) == (LATE_LABELS_NEWS, False)
-    assert papers.news(setting.people[1001].folder) is None
+    assert participant_folder.news(setting.people[1000].folder) == (LATE_LABELS_NEWS, False)
+    assert participant_folder.news(setting.people[1001].folder) is None
 
 
 def test_a_job_that_cannot_go_on_says_so_to_all_who_wait(setting):
@@ -470,7 +470,9 @@ def test_a_job_that_cannot_go_on_says_so_to_all_who_wait(setting):
     with pytest.raises(InputError, match="every client declined"):
         setting.go()
     for person in setting.people.values():
-        assert papers.news(person.folder)[0].startswith("The operator's server ended the job: every client declined")
+        assert participant_folder.news(person.folder)[0].startswith(
+            "The operator's server ended the job: every client declined"
+        )
 
 
 def test_a_client_that_raises_does_not_stop_the_job(setting):
@@ -493,7 +495,7 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
     reasons = [e.document["reason"] for e in found.rejections if e.document["stage"] == "enrolment"]
     assert sorted(reasons) == ["Ada enrolled with another key.", "Mallory is not among the job's clients."]
     for refused in (people[2000], people[2001]):
-        sentence, over = papers.news(refused.folder)
+        sentence, over = participant_folder.news(refused.folder)
         assert sentence.removeprefix("The operator's server does not take you in: ") in reasons
         assert over
     assert found.delivered["Ada"] == 12
@@ -558,7 +560,7 @@ def test_a_job_that_crashes_anywhere_goes_on_and_pays_the_same(tmp_path, plans, 
 def test_a_client_trains_only_on_offers_she_accepted(setting):
     setting.go()
     ada = setting.people[1000]
-    offer = papers.offers(ada.folder)[0]
+    offer = participant_folder.offers(ada.folder)[0]
     with pytest.raises(InputError, match="not accepted here"):
         ada.report(changed(offer, batch_size=1).hash, np.zeros(650, np.float32), 0)
     with pytest.raises(InputError, match="with another key"):

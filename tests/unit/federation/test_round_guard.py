@@ -12,8 +12,8 @@ from helpers.commands import told
 from helpers.participants import an_offer
 from truthfl.federation.participant.round_guard import AskedRound, answering, asked_round
 from truthfl.federation.protocol.messages import model_digest
-from truthfl.home import folder as participant_folder
 from truthfl.home import node_state as model_slots
+from truthfl.home import participant_folder
 from truthfl.home import record as round_record
 from truthfl.home.record import RoundRecord, last_round, open_rounds, rounds_file, rounds_of
 from truthfl.ledger.documents import final_word

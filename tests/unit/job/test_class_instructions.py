@@ -23,7 +23,7 @@ from truthfl.federation.protocol.messages import EXAMPLES, document_in, query_me
 from truthfl.federation.protocol.offers import kept_instructions
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.participants import InProcessGrid, grid_of, simulated_participants
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.instructions import LARGEST, TEXT_TYPE, ClassInstructions, Example, Instructions, instructions_from
 from truthfl.job import read_classes, read_job
 from truthfl.learning.people.profile import Profile

@@ -12,7 +12,7 @@ from truthfl.errors import InputError
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.participant.round_guard import AskedRound, kept_secret, key_of_audition, key_of_round
 from truthfl.federation.protocol.messages import model_digest
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.learning.privacy_promise import NoisySteps, epsilon
 from truthfl.ledger.signing import new_key
 from truthfl.page.catalogue import english

@@ -14,7 +14,7 @@ from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.protocol.enrolment import limits_of, require_within
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.participants import FIRST_NODE, grid_of, simulated_participants
-from truthfl.home import folder as papers
+from truthfl.home import participant_folder
 from truthfl.job import read_job
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
@@ -68,7 +68,7 @@ def test_who_states_her_cost_is_offered_her_item_and_the_others_the_usual(tmp_pa
     assert made.contract.batch_size[0] < known.contract.batch_size[0]  # less than if the cost were known
     left = by_name["Ada"].expected_pay - by_name["Ada"].cost
     assert left > made.training.rounds * made.contract.batch_size[0] * 0.01  # a rent: she might have stated 0.08
-    news, _ = papers.news(people[FIRST_NODE + 1].folder)
+    news, _ = participant_folder.news(people[FIRST_NODE + 1].folder)
     assert news.endswith("sample_cost is 0.5; the job takes costs from 0.02 to 0.08.")
     stated_cost = {"key": "explanation.stated_cost", "values": {}}
     assert stated_cost in offer_view(people[FIRST_NODE].folder, None, None, None)["explanation"]

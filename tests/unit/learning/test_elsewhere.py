@@ -172,7 +172,8 @@ def test_the_files_of_a_task_travel_with_it(tmp_path, monkeypatch):
     assert {name: array.tobytes() for name, array in there.do().items()} == {
         name: array.tobytes() for name, array in here.items()
     }
-    used = there.settings["data"]["source"], there.settings["task"]["use"].rpartition(":")[0]
+    federation = there.settings["federation"]
+    used = federation["data"]["source"], federation["task"]["use"].rpartition(":")[0]
     assert [names[path] for path in used] == [str(tmp_path / "rows.txt"), str(tmp_path / "mine.py")]
     assert (tmp_path / "node" / f"truthfl-{os.getuid()}").stat().st_mode & 0o077 == 0
 

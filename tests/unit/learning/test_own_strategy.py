@@ -123,13 +123,14 @@ def test_verify_trains_lies_with_the_jobs_way_to_combine_reports(tmp_path):
     job = named(tmp_path, "strategies.py:Silent")
     data, model, sizes = job.data, job.trained_model, job.clients.dataset_size
     plain = FederationSpec(data, model, sizes)
-    assert "aggregation" not in plain.settings()
     median, own = (FederationSpec(data, model, sizes, aggregation=name) for name in ("median", job.aggregation))
     for spec in (median, own):
-        made = federation_of(**spec.settings())
+        made = federation_of(spec.document())
         assert {made.federated.rule.aggregation, made.pilot.rule.aggregation} == {spec.aggregation}
     training = {"rounds": 2, "local_steps": 1, "step_size": 0.5, "batch_size": [8.0] * 4, "without": [0], "seeds": [1]}
-    assert not np.array_equal(*(losses_without(**spec.settings(), **training)["loss"] for spec in (plain, median)))
-    assert "Silent returned no model in round 1" in told(losses_without, **own.settings(), **training)
-    changed = own.settings() | {"aggregation": own.settings()["aggregation"] | {"source": "other"}}
-    assert told(federation_of, **changed).endswith("was changed in the meantime; start again.")
+    assert not np.array_equal(
+        *(losses_without(federation=spec.document(), **training)["loss"] for spec in (plain, median))
+    )
+    assert "Silent returned no model in round 1" in told(losses_without, federation=own.document(), **training)
+    changed = own.document() | {"aggregation": own.document()["aggregation"] | {"source": "other"}}
+    assert told(federation_of, changed).endswith("was changed in the meantime; start again.")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from helpers.commands import told
 from helpers.participants import Ada, a_receipt, an_offer, changed, draw_pictures, written
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import TriedLie, offer_from

@@ -17,7 +17,7 @@ from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.lceme.contract import LCEME
 from truthfl.errors import InputError
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.ledger.settlement import early_end_in_words
 from truthfl.page import documents as document_views
 from truthfl.page.catalogue import PLACEHOLDER, Message, english, shown, strings

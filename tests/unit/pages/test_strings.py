@@ -12,7 +12,7 @@ import truthfl.page
 from helpers.browsers import DESKTOP, axe, launched, looking
 from helpers.participants import Ada, draw_pictures
 from helpers.texts import coded_texts
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.page.catalogue import (
     Message,
     MessageError,

@@ -19,7 +19,7 @@ from truthfl.federation.operator.kept_jobs import kept_draws
 from truthfl.federation.protocol.final_model import publish_model
 from truthfl.federation.protocol.recorder import Checkpoint, read_checkpoint, write_checkpoint
 from truthfl.files import make_folder, make_private_folder, without_waiting_for_disk, write_file
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.record import RoundRecord, note_commitment, open_rounds
 from truthfl.learning.data.samples import LabeledImages
 from truthfl.ledger.signing import AgreementKey, new_key, read_key, write_key

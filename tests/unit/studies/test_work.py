@@ -144,7 +144,9 @@ def test_one_process_and_two_give_the_same_bits(tmp_path):
 
 def test_errors_in_other_processes_arrive_as_they_are(tmp_path):
     good, bad = cell().tasks([0])[0], cell(report_scale=2.0).tasks([0])[0]
-    wrong_data = WorkItem(bad.work, {**bad.settings, "data": {**bad.settings["data"], "source": "nowhere"}})
+    federation = bad.settings["federation"]
+    nowhere = federation | {"data": federation["data"] | {"source": "nowhere"}}
+    wrong_data = WorkItem(bad.work, {**bad.settings, "federation": nowhere})
     assert "nowhere" in told(do_all, [good, wrong_data], Store(tmp_path), workers=2)
     unknown_setting = WorkItem(bad.work, {**bad.settings, "colour": "red"})
     with pytest.raises(WorkError, match="colour"):
@@ -163,7 +165,7 @@ def test_work_on_another_task_has_another_address():
 def test_changed_data_are_another_task(tmp_path):
     file = tmp_path / "own.npz"
     file.write_bytes(b"one")
-    task = WorkItem("studies.cells:train_cell", {"data": {"source": str(file)}})
+    task = WorkItem("studies.cells:train_cell", {"federation": {"data": {"source": str(file)}}})
     before = task.address
     assert task.address == before
     file.write_bytes(b"three")

@@ -120,7 +120,7 @@ class Round:
             self.know(self.at[EMIL], peer, round_key(self.pair_of_emil(peer), self.sum.context))
 
     def emils_key(self):
-        from truthfl.home import folder as participant_folder
+        from truthfl.home import participant_folder
 
         return participant_folder.agreement_key(FOLDER / f"home-{EMIL}", self.sum.offers[self.at[EMIL]])
 

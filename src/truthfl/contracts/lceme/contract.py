@@ -162,6 +162,22 @@ def lceme(
     return LCEME(batch_size=batches.copy(), slope=slope, base=base, labeling_cost=clients.labeling_cost.copy())
 
 
+def lceme_with_margin(
+    clients: Clients,
+    model: LossModel,
+    training: Training,
+    batch_size: ArrayLike,
+    loss_error: float,
+    *,
+    confidence: float = 0.95,
+    more: ArrayLike = 0.0,
+) -> LCEME:
+    """`lceme` with the margin that covers this standard error of the expected loss, and `more` besides."""
+    bare = lceme(clients, model, training, batch_size)
+    margin = confidence_margin(bare, loss_error, confidence=confidence) + np.asarray(more)
+    return lceme(clients, model, training, batch_size, margin=margin)
+
+
 def _require_labeling_pays(
     clients: Clients,
     model: LossModel,
@@ -225,9 +241,15 @@ def expected_total(inputs: PlanInputs, contract: LCEME) -> float:
 
 
 def _with_margin(inputs: PlanInputs, batches: FloatArray, error: float) -> LCEME:
-    bare = lceme(inputs.clients, inputs.loss_model, inputs.training, batches)
-    extra = confidence_margin(bare, error, confidence=inputs.confidence) + inputs.margin
-    return lceme(inputs.clients, inputs.loss_model, inputs.training, batches, margin=extra)
+    return lceme_with_margin(
+        inputs.clients,
+        inputs.loss_model,
+        inputs.training,
+        batches,
+        error,
+        confidence=inputs.confidence,
+        more=inputs.margin,
+    )
 
 
 def _affordable(inputs: PlanInputs, error: float) -> FloatArray:

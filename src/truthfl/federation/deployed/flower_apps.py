@@ -1,4 +1,4 @@
-"""The apps of a Flower project of one's own: `client_app` for its participants and `server_app` for its operator."""
+"""The apps of a custom Flower project: `client_app` for its participants and `server_app` for its operator."""
 
 from __future__ import annotations
 

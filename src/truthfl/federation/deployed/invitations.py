@@ -1,8 +1,7 @@
 """Invitations: all that a participant needs to join, in one file or line; where they join, as whom, with which key.
 
-It has a code that is good once: whoever uses it first takes part under the name it is for.
-
-With an invitation, the participant's key and the operator's certificate are made in the participant's folder.
+The code in it is good once: whoever uses it first takes part under the name it is for. Then the participant's key and
+the operator's certificate are written to the participant's folder.
 """
 
 from __future__ import annotations

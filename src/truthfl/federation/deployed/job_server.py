@@ -1,6 +1,6 @@
 """The operator's server for nodes: `NodeRequests` over HTTPS, in a thread of this process.
 
-With certificates and registered keys, or with neither on the loopback interface only.
+It has certificates and registered keys; without them it listens on the loopback interface only.
 """
 
 from __future__ import annotations

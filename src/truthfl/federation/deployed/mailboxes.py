@@ -1,13 +1,11 @@
-"""Messages that wait for nodes and their replies, and a Flower Grid made of them.
+"""Messages that wait for nodes, their replies, and a Flower Grid made of both.
 
-A node's id follows from its key, so it is the same after a restart of node or server.
+The job's thread puts messages and waits for replies; the thread that serves nodes' requests delivers and takes them. A
+message stays until it is answered or withdrawn, and each has a number: a node that lost its connection, or was started
+again, asks for what comes after the last number it has. Its id follows from its key, so it stays the same.
 
-The job's thread puts messages and waits for replies; the thread that serves nodes' requests delivers and takes them.
-A message stays until it is answered or withdrawn, and each has a number: a node that lost its connection, or was
-started again, asks for what comes after the last number it has. With it stands how long its reply may be; all replies
-that are being read, or that nobody has taken yet, have one budget of memory.
-
-A reply may have a short document, and the arrays that the message lets expect; nothing longer is read.
+A reply is no longer than its message lets expect. All replies that are being read, or that nobody has taken yet, share
+one budget of memory.
 """
 
 from __future__ import annotations

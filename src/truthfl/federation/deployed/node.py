@@ -67,7 +67,7 @@ class NodeAnswers:
             return self.app(message, self.context)
         except TruthflError as error:
             return error_reply(message, str(error))
-        except Exception:  # of a task of one's own
+        except Exception:  # of a custom task
             self.log(traceback.format_exc())
             return error_reply(message, FAILED)
 

@@ -1,10 +1,7 @@
 """A node's connection to the operator's server: proof of its key, next message, reply, and whether the server answers.
 
-A server that a node also connects to cannot pass the signature on to another one, whose certificate is another. The
-proof needs no clock.
-
-A node's request for its next message is answered only when there is one, so a server that hangs would be noticed by
-nothing else for a long time.
+The proof covers the server's certificate, so no server can pass it on to another one, and it needs no clock. A request
+for the next message is answered only when there is one; that a server hangs is noticed by asking whether it answers.
 """
 
 from __future__ import annotations

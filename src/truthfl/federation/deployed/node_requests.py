@@ -1,13 +1,11 @@
 """The server's side of nodes' connections, as an ASGI application with limits on what strangers send and hold.
 
-A connection is closed if the head of a request does not come in time, or is too long. Of connections on which no node's
-request is under way, only so many are kept: the oldest is closed for a new one. Nodes open theirs again when they need
-it.
+A node says hello with its key and gets a token; with it, it asks for its next message and sends its replies. A reply
+that nobody waits for, or that is too long, is refused before it is read. Somebody with an invitation is admitted by its
+code. Other paths are not found.
 
-A node says hello with its key and gets a token; with it, it asks for its next message, which is answered when there is
-one, and sends its replies. A reply that nobody waits for, or that is longer than can be expected, is refused before it
-is read; one that is read must come in time. Somebody with an invitation is admitted by its code. Other paths are not
-found.
+A connection is closed if the head of a request is late or too long. Of connections on which no node's request is under
+way only so many are kept: the oldest is closed for a new one, and nodes open theirs again when they need it.
 """
 
 from __future__ import annotations

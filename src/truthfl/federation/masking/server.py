@@ -74,6 +74,7 @@ from truthfl.federation.protocol.reports import (
     RoundWait,
     SilentPeople,
     collect_reports,
+    error_in,
     missing_reports,
     report_or_reason,
 )
@@ -90,7 +91,6 @@ from truthfl.ledger.terms import (
     sums_fault,
     weights_fault,
 )
-from truthfl.texts import plain
 
 TOO_FEW = "fewer reports than a sum needs"
 NOT_OPENED = "too few told what opens the sum"
@@ -264,7 +264,7 @@ class MaskedRounds:
         for node, reply in replies:
             name = name_at.get(node)
             if name is not None and reply.has_error() and reply.error.code == CLIENT_APP_FAILED and refused is not None:
-                refused[name] = plain(f"error: {str(reply.error.reason).strip()}")
+                refused[name] = error_in(reply)
             try:
                 document = {} if name is None or reply.has_error() else document_in(reply)
             except InputError:

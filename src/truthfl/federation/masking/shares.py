@@ -3,17 +3,13 @@
 The scheme is that of Bonawitz et al. (2017), with the neighbours of Bell et al. (2020). A report's weighted change is
 written in fixed point modulo 2**32, in units of bound / 2**30, so a sum of n reports is exact to n/2 units. Two masks
 hide it. For each peer there is a shared mask, which one of the two adds and the other subtracts. And there is a
-participant's own mask, whose seed is shared out among the peers so that `threshold` of them can give it back.
+participant's own mask, whose seed is shared out among the peers so that `threshold` of them can give it back. In a
+round a peer gives back either the mask that it shares with somebody (if that participant is missing) or its share of
+somebody's own mask (if not), never both: without both, no report can be read on its own.
 
-In a round a peer gives back either the mask that it shares with somebody (if that participant is missing) or its share
-of somebody's own mask (if not), never both: without both, no report can be read on its own.
-
-Everything follows from long-term keys and the `context` of a round, so a participant whose computer was restarted makes
-the same bytes again. These are pure functions, used by both sides.
-
-The operator signs them after the audition, once per participant, and a participant's node accepts no others. What they
-say of a peer is what the peer signed. The digest of the whole group goes into every key, so masks cancel only among
-people who accepted the same terms of the job and were told the same.
+Everything follows from long-term keys and the `context` of a round, so a restarted computer makes the same bytes again.
+The operator signs the terms after the audition, once per participant, and a node accepts no others. The digest of the
+whole group goes into every key, so masks cancel only among people who were told the same group and the same terms.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the operator approves before the first offer, and the files by which the server asks.
 
-The server's terminal and page read its question and write the answer. `truthfl approve`, which may run under another
+The server's terminal and page read the question and write the answer. `truthfl approve`, which may run under another
 account, answers by a signed row of the ledger alone.
 """
 

@@ -1,7 +1,10 @@
-"""Which commands the operator may give to a job as it is now, and what participants are told about them."""
+"""The operator's commands: which a job takes as it is now, writing them, and what participants are told about them."""
 
 from __future__ import annotations
 
+import getpass
+import os
+from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
@@ -21,21 +24,28 @@ from truthfl.federation.operator.live_status import (
     LiveStatus,
 )
 from truthfl.federation.protocol.messages import EXTENDED, PAUSED, RESUMED, STOPPED
+from truthfl.ledger.book import Ledger
+from truthfl.ledger.command_rows import give_command
 from truthfl.ledger.commands import (
     ACCEPT,
     END,
     EXTEND,
     INVITE,
     PAUSE,
+    REFUSE,
     REMOVE,
     REMOVED,
     RESUME,
     Command,
     CommandState,
+    new_command,
     read_time,
     state_after,
+    time_text,
 )
+from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView, job_view, unseen_names, waiting_names
+from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.texts import plain
 
 if TYPE_CHECKING:
@@ -59,14 +69,71 @@ def commanded_state(view: JobView) -> CommandState:
     return state
 
 
-def require_not_paused(view: JobView) -> None:
-    if commanded_state(view).paused:
+def command_fields(
+    kind: str,
+    view: JobView,
+    live: LiveStatus | None,
+    *,
+    client: str = "",
+    stage: str = "",
+    minutes: float | None = None,
+    until: str | None = None,
+) -> dict[str, str]:
+    """The fields of a command besides its reason; raise `InputError` if the job, as it is now, cannot take it.
+
+    live            of the running server; None if it does not run
+    stage           a key of `STAGES`
+    minutes, until  see `extended_until`
+    """
+    if kind in (ACCEPT, REFUSE):
+        require_held(view, client, kind)
+        return {"client": client}
+    if kind == REMOVE:
+        require_removable(view, client, live)
+        return {"client": client}
+    if kind == EXTEND:
+        extended, deadline = extended_until(view, live, stage, minutes, until)
+        return {"stage": extended, "until": time_text(deadline)}
+    paused = commanded_state(view).paused
+    if kind == PAUSE and paused:
         raise InputError(f"job {view.name} is paused already; truthfl resume lets it go on.")
-
-
-def require_paused(view: JobView) -> None:
-    if not commanded_state(view).paused:
+    if kind == RESUME and not paused:
         raise InputError(f"job {view.name} is not paused; there is nothing to resume.")
+    return {}
+
+
+def write_command(
+    ledger: Ledger,
+    job: str,
+    key: PrivateKey,
+    fields: Callable[[JobView], dict[str, str]],
+    *,
+    kind: str,
+    by: str,
+    why: str,
+    other_key: str,
+) -> Entry:
+    """Sign a command and write it as the job's next.
+
+    fields     of the job as it is when the command is written: those of the command besides its reason
+    other_key  the error if the job is another operator's
+    """
+
+    def decide() -> Command:
+        view = job_view(job, ledger.entries(job))
+        if view.job is None or view.job.document.get("operator_key") != public_line(key):
+            raise InputError(other_key)
+        return new_command(kind, job, by, why, **fields(view))
+
+    return give_command(ledger, job, key, decide)
+
+
+def user_name() -> str:
+    """Who acts: the account that this process belongs to."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def require_removable(view: JobView, name: str, live: LiveStatus | None = None) -> None:

@@ -1,11 +1,7 @@
 """What a running server knows and the ledger does not: stage and deadline, who is connected, labels so far.
 
-The ledger's address may hold a password, so that only the owner can read the file.
-
-Nothing is noted where the status is not written, as in simulations.
-
-The server writes it to a file in the operator's folder, which she alone can read; `truthfl status`, her page and the
-metrics read it there.
+The server writes it to a file in the operator's folder; `truthfl status`, the operator's page and the metrics read it.
+Only the owner can read the file, since the ledger's address in it may hold a password. Simulations write none.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from truthfl.federation.protocol.messages import (
     with_code,
     with_document_code,
 )
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.node_state import AUDITIONING, LABELED, LABELING, note_stage
 from truthfl.ledger.canonical import read_writable_document
 from truthfl.texts import plain

@@ -15,7 +15,7 @@ from truthfl.federation.participant.participant import LabelSource, Participant,
 from truthfl.federation.participant.round_guard import kept_secret
 from truthfl.federation.participant.task_data import TaskData
 from truthfl.federation.protocol.job_task import model_of
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.learning.data.datasets import names_in_npz, read_npz
 from truthfl.learning.data.samples import LabeledImages, LabelSets, classes_of_rows
 from truthfl.learning.models.model import Features, Images, Labels
@@ -27,7 +27,7 @@ from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import PADDED, Offer
 from truthfl.samples.folder import in_kept_order
 from truthfl.samples.handmade_labels import count_labels, handmade_labels, quick_opinion
-from truthfl.samples.label_store import FILE_NAME as LABELS
+from truthfl.samples.label_store import LABELS_FILE
 from truthfl.samples.pixels import DecodedPictures, load_cached, load_pictures
 from truthfl.samples.sample import Source
 from truthfl.samples.sources import open_samples
@@ -143,7 +143,7 @@ def pictures_and_labels(data: Path, home: Path) -> OwnPictures:
 
     def labels(offer: Offer) -> Labels | LabelSets | None:
         asked = ids[: offer.client.samples]
-        return handmade_labels(home / LABELS, asked, offer.job.classes, several=offer.job.several_labels)
+        return handmade_labels(home / LABELS_FILE, asked, offer.job.classes, several=offer.job.several_labels)
 
     return OwnPictures(len(source), of_offer, shape, labels)
 
@@ -165,7 +165,7 @@ def _fitted(decoded: DecodedPictures, offer: Offer) -> Images:
 def _count_of_pictures(settings: Settings, offer: Offer) -> int:
     """How many of the labels that the offer asks for were made by hand so far."""
     ids = _picture_ids(settings)[: offer.client.samples]
-    return count_labels(Path(settings.home) / LABELS, ids, offer.job.classes, several=offer.job.several_labels)
+    return count_labels(Path(settings.home) / LABELS_FILE, ids, offer.job.classes, several=offer.job.several_labels)
 
 
 @lru_cache(maxsize=8)

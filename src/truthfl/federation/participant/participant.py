@@ -31,7 +31,7 @@ from truthfl.federation.participant.task_data import RecentEntries
 from truthfl.federation.protocol.job_task import model_of, task_of
 from truthfl.federation.protocol.messages import model_digest
 from truthfl.files import write_file
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.record import AUDITIONS, note_arrival, note_commitment, note_opening, read_record
 from truthfl.learning.data.datasets import npz_bytes, read_npz
 from truthfl.learning.data.samples import LabelSets, labels_alone, labels_in_round

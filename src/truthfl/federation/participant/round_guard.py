@@ -1,17 +1,14 @@
 """Which rounds a participant answers, and what they keep of models and keys to answer them.
 
-Batches of masked reports follow from it: whoever knew which samples are in which batch could solve for single samples,
-for sums are linear in the samples' gradients.
+An operator who chooses the models that participants train from could make reports tell more of their data than the
+joint training needs. So a round is answered for one model only. A server that was stopped, or lost its model, asks for
+the same rounds again and gets the same bytes.
 
-The noise of a round follows from the secret, the offer, the round and the model: who asks again for the same gets the
-same report. A second report on another model would halve the noise, so a round is answered for one model only; then the
-(ε, δ) of the offer holds.
+A secret on the participant's disk makes a round's noise, with the offer, the round and the model: a second report on
+another model would halve the noise, and the (ε, δ) of the offer would not hold. The batches of masked reports follow
+from it too: whoever knew which samples are in which batch could solve for single samples.
 
-They are files because each message is handled by a new process.
-
-An operator who may choose the models that participants train from can make their reports tell more of their data than
-the joint training needs. A server that was stopped asks again for the round that it had asked for, from the same model,
-and gets the same bytes. A server that lost its model asks for all rounds again, and gets the same bytes for each.
+All of it is in files, because each message may be handled by a new process.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ import numpy as np
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import PRIVATE_FILE_MODE, lock_handle, make_folder, write_file
-from truthfl.home import folder as participant_folder
+from truthfl.home import participant_folder
 from truthfl.home.record import RoundFile, RoundRecord, last_round, open_rounds
 from truthfl.learning.data.datasets import npy_bytes, read_npy
 from truthfl.learning.models.model import Params

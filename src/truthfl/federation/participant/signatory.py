@@ -13,8 +13,7 @@ from truthfl.coded_text import coded, english, from_form, sentence_of
 from truthfl.errors import InputError
 from truthfl.federation.participant.task_data import RecentEntries
 from truthfl.federation.protocol.messages import PAUSED, RESUMED, STOPPED, code_key
-from truthfl.home import folder as participant_folder
-from truthfl.home import node_state as server_stage
+from truthfl.home import node_state, participant_folder
 from truthfl.home.record import record_fault
 from truthfl.instructions import LARGEST, Example, Instructions
 from truthfl.ledger.documents import final_word, offer_fault
@@ -238,9 +237,9 @@ class Signatory:
         if offer is None or participant_folder.current_job(self.folder) not in (None, offer.job.name):
             return  # it is about a job in which she has no contract
         if about == STOPPED:
-            server_stage.note_stage(self.folder, offer.hash, server_stage.STOPPED)
+            node_state.note_stage(self.folder, offer.hash, node_state.STOPPED)
         else:
-            server_stage.note_pause(self.folder, offer.hash, paused=about == PAUSED)
+            node_state.note_pause(self.folder, offer.hash, paused=about == PAUSED)
 
     def keep_receipt(self, receipt: dict[str, Any], content: bytes | None = None) -> str | None:
         """Write the signed receipt to her folder; return how it contradicts what was sent from here, or None.

@@ -1,8 +1,8 @@
 """`TaskData`: a participant's samples of a task other than pictures, as numbers for an offer, with their labels.
 
-Her own task reads the file before there is an offer: how many samples, in which order, with which ids. The task in the
-offer, which was fitted on the operator's data, makes the numbers. Both results are cached in her folder, since each
-message may be handled in a new process.
+The participant's own task reads the file before there is an offer: how many samples, in which order, with which ids.
+The task in the offer, which was fitted on the operator's data, makes the numbers. Both results are cached in the
+participant's folder, since each message may be handled in a new process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from truthfl.ledger.canonical import digest
 from truthfl.ledger.terms import Offer
 from truthfl.samples.folder import in_kept_order
 from truthfl.samples.handmade_labels import count_labels, handmade_labels
-from truthfl.samples.label_store import FILE_NAME as LABELS
+from truthfl.samples.label_store import LABELS_FILE
 from truthfl.samples.pixels import read_cached, write_cached
 from truthfl.samples.sample import Source
 from truthfl.samples.sources import read_by, source_of
@@ -132,12 +132,12 @@ class TaskData:
         if labels is not None:
             return labels
         asked = self.listing.ids[: offer.client.samples]
-        return handmade_labels(self.home / LABELS, asked, offer.job.classes, several=offer.job.several_labels)
+        return handmade_labels(self.home / LABELS_FILE, asked, offer.job.classes, several=offer.job.several_labels)
 
     def count_labels(self, offer: Offer) -> int:
         """How many of the labels that the offer asks for were made by hand so far."""
         asked = self.listing.ids[: offer.client.samples]
-        return count_labels(self.home / LABELS, asked, offer.job.classes, several=offer.job.several_labels)
+        return count_labels(self.home / LABELS_FILE, asked, offer.job.classes, several=offer.job.several_labels)
 
     def _prepared(self, offer: Offer) -> Prepared:
         if offer.hash not in self.prepared:

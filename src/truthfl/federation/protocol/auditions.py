@@ -1,7 +1,7 @@
 """The audition: clients train alone and commit themselves to their models; then these are opened, checked and tested.
 
 No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
-in the ledger. What is known from an earlier job is not paid; what is too good waits for the operator (`held_models`).
+in the ledger. What is known from an earlier job is not paid; what is too good waits for the operator (`known_models`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from truthfl.federation.protocol.messages import (
     model_digest,
     query_message,
 )
-from truthfl.federation.protocol.reports import Opened, commitment_or_reason, opening_or_reason
+from truthfl.federation.protocol.reports import Awaited, Opened, commitment_or_reason, opening_or_reason
 from truthfl.files import write_file
 from truthfl.flower_patches import CLIENT_APP_FAILED
 from truthfl.home.record import COMMITTED, OPENED, arrival_word
@@ -214,39 +214,29 @@ def _ask_until_late(
     record  called when `take` has had all replies so far
     more    by client: what their message has besides
     """
-    waiting = {offer.client.name: offer for offer in offers}
-    answered, told = set[str](), more or {}
-    clock = roster.stage(AUDITIONING, seconds, ends_with_job=False)
-    while waiting:
-        for name in set(waiting) & set(roster.control.removed):
-            refusals.of_client[name] = roster.control.removed[name]
-            del waiting[name]
-        offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
+    told, clock = more or {}, roster.stage(AUDITIONING, seconds, ends_with_job=False)
+
+    def question(offer: Offer) -> dict[str, Any]:
         left = round(clock.seconds_left, 1)
-        messages = [
-            query_message(action, node, {"offer": offer.hash, "seconds_left": left, **told.get(offer.client.name, {})})
-            for node, offer in offer_at.items()
-        ]
-        for node, reply in roster.ask(messages, timeout=min(REPLY_TIMEOUT, clock.seconds_left), clock=clock):
-            offer = offer_at.get(node)
-            if offer is None or (reply.has_error() and reply.error.code != CLIENT_APP_FAILED):
+        return {"offer": offer.hash, "seconds_left": left, **told.get(offer.client.name, {})}
+
+    def removed(offer: Offer, reason: str) -> None:
+        refusals.of_client[offer.client.name] = reason
+
+    awaited = Awaited(roster, clock, {offer.client.name: offer for offer in offers}, removed)
+    for there in awaited.turns():
+        for _, offer, reply in awaited.replies(action, there, question, min(REPLY_TIMEOUT, clock.seconds_left)):
+            if reply.has_error() and reply.error.code != CLIENT_APP_FAILED:
                 continue
             name = offer.client.name
-            if name in answered:
+            if awaited.waiting.pop(name, None) is None:
                 refusals.again[name] = AGAIN
                 continue
-            answered.add(name)
-            del waiting[name]
             reason = take(offer, reply)
             if reason is not None:
                 refusals.of_client[name] = reason
         record()
-        if waiting and clock.over:
-            refusals.of_client |= dict.fromkeys(waiting, late)
-            return
-        if waiting:
-            clock.wait()
-            roster.refresh()
+    refusals.of_client |= dict.fromkeys(awaited.waiting, late)
 
 
 def _test(

@@ -1,11 +1,7 @@
 """Enrolment: connected nodes are identified, checked and matched to the job's clients.
 
-Costs scale with the samples brought.
-
-What a client can put right herself has a form (`coded_text`), so that her page says it in her language.
-
-A new node is asked who it is, and nobody waits for the reply: it is taken when it has come. So a node that stays silent
-delays neither the enrolment of others nor a round.
+A new node is asked who it is, and nobody waits for the reply: a silent node delays neither the enrolment of others nor
+a round. What a client can put right has a form (`coded_text`), so that their page says it in their language.
 """
 
 from __future__ import annotations
@@ -119,7 +115,7 @@ def require_within(description: Mapping[str, Any], limits: StatedLimits) -> None
 
 
 def reckoned(description: Mapping[str, Any], limits: StatedLimits, labeling_cost: float) -> ReckonedClient:
-    """The lower of her own and the job's numbers; `labeling_cost` is the job's, of all `most_samples`.
+    """The lower of the client's and the job's numbers; `labeling_cost` is the job's, of all `most_samples`.
 
     In a job with a distribution of costs, the sample cost that she states is taken as it is.
     """

@@ -1,10 +1,8 @@
 """The final model: its digest is told before the test; afterwards model and test set are published and checked.
 
 The test's secret is not known before, so nobody can choose a model that does well on the test, or test another one than
-was trained, without its being found.
-
-The ledger has the hashes of both files and, after the test, the secret that determines the test draw. With an audition,
-the solo models are beside them, and their losses are recomputed too.
+was trained, unnoticed. The ledger has the hashes of both files and, after the test, the secret. With an audition, the
+solo models are beside them, and their losses are recomputed too.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ from flwr.app import Message
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.job_task import OtherTaskError, model_of
-from truthfl.federation.protocol.messages import FINAL, model_digest, query_message, reply_in
-from truthfl.federation.protocol.reports import asked_field
+from truthfl.federation.protocol.messages import FINAL, model_digest, query_message
+from truthfl.federation.protocol.reports import asked_field, document_or_reason
 from truthfl.federation.protocol.rounds import asked_by_contract, offers_in_round
 from truthfl.files import write_file
 from truthfl.learning.data.datasets import npy_bytes, npz_bytes, read_npy, read_npz
@@ -34,7 +32,6 @@ from truthfl.ledger.entry import Item
 from truthfl.ledger.evidence import level_shifts
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.terms import Agreement, Offer
-from truthfl.texts import plain
 
 LATE, AWAY = "no word on the final model in time", "not connected when the final model was told"
 
@@ -70,12 +67,10 @@ def tell_final_model(roster: Roster, agreement: Agreement, model: str) -> None:
 
 def _word_or_reason(reply: Message, offer: Offer, model: str) -> dict[str, object] | str:
     """The client's signed word on the final model, or the reason why the reply is none."""
-    if reply.has_error():
-        return plain(f"error: {str(reply.error.reason).strip()}")
-    try:
-        word = reply_in(reply).get("word")
-    except InputError as error:
-        return plain(str(error).rstrip("."))
+    document = document_or_reason(reply)
+    if isinstance(document, str):
+        return document
+    word = document.get("word")
     if not isinstance(word, dict):
         return "its word on the final model is no document"
     fault = final_fault(word, offer)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from truthfl.federation.operator.live_status import LiveWriter
 from truthfl.ledger.book import Ledger
-from truthfl.ledger.command_rows import COMMAND as KIND
+from truthfl.ledger.command_rows import COMMAND
 from truthfl.ledger.commands import (
     APPROVE,
     DISAPPROVE,
@@ -35,7 +35,7 @@ class JobEndedError(Exception):
 def commanded_answer(ledger: Ledger, job: str, operator_key: str, plan: str) -> bool | None:
     """Whether the operator approved, by a command, the plan with this digest; None if no command is about it."""
     answer = None
-    for _, command in valid_commands(ledger.entries(job, KIND), job, operator_key):
+    for _, command in valid_commands(ledger.entries(job, COMMAND), job, operator_key):
         if command.kind in (APPROVE, DISAPPROVE) and command.fields["plan"] == plan:
             answer = command.kind == APPROVE
     return answer
@@ -105,7 +105,7 @@ class JobControl:
             return []
         self._next_read = time.monotonic() + SECONDS_BETWEEN_READS
         new: list[Command] = []
-        for entry in self.ledger.entries(self.job, KIND, after=self._last_row):
+        for entry in self.ledger.entries(self.job, COMMAND, after=self._last_row):
             self._last_row = entry.sequence
             last = new[-1] if new else self._commands[-1] if self._commands else None
             fault = next_fault(entry.document, self.job, self.operator_key, last)

@@ -1,7 +1,6 @@
 """Task and model of a job's terms.
 
-A task of somebody's own is never loaded by a name in an offer: the program's user says which one she has, and its
-digest must be the offer's.
+A custom task is never loaded by a name in an offer: the user names the file, and its digest must be the offer's.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def task_terms(choice: TaskChoice, fitted: Task) -> dict[str, Any] | None:
 
     name      of the task
     document  its fields, with what was fitted on the operator's data
-    digest    of the document and of the source of a task of one's own
+    digest    of the document and of the source of a custom task
     revision  of a built-in task
     """
     if choice == PICTURES:
@@ -48,7 +47,7 @@ def task_terms(choice: TaskChoice, fitted: Task) -> dict[str, Any] | None:
 
 
 def own_task_name(terms: JobTerms) -> str | None:
-    """The name of the job's task if it is one of the operator's own; None if it comes along."""
+    """The name of the job's task if it is a custom one of the operator's; None if it is built-in."""
     return None if terms.task is None or terms.task["name"] in BUILT_IN else str(terms.task["name"])
 
 

@@ -1,18 +1,15 @@
 """Solo models that an earlier job knows or that are too good, and test samples that were published.
 
 Who took part in an earlier job has its joint model, which is better than what anybody can train alone, and the solo
-model that they sent. The operator has both, and compares: how alike are the residual scores of two models on test
-samples, once what all models of the task have in common is taken out? That is the mean of solo models of pilot clients;
+model that they sent. The operator has both, and compares how alike the residual scores of two models are on test
+samples, once what all models of the task have in common is taken out. That is the mean of solo models of pilot clients;
 and, beside a joint model, the person's own solo model of that job, for their own labels are in it. Independent models
-are as alike as those of pilot clients; a copy, scaled or mixed or with noise, is far more so. docs/mechanism.md,
-section 8.
+are as alike as those of pilot clients; a copy, scaled or mixed or with noise, is far more so (docs/mechanism.md,
+section 8). A person's own earlier solo model counts only if it is sent again as it is, or scaled, and not under the
+same seed: the same labels make much the same model.
 
-A person's own earlier solo model is known only if it is sent again as it is, or scaled: the same labels make one much
-like it. Under the same seed they make the very same one, so then it is not compared.
-
-They are in the ledger as rows "hold" (`ledger.holds`). The job waits in a stage of its own until the operator has
-accepted or refused each, for so long as it waited for solo models. What was tested until then is kept in a file, so
-that a server that is started again asks nobody once more.
+Such models are rows "hold" of the ledger, and the job waits in a stage for the operator's decision on each. What was
+tested until then is kept in a file, so that a server that is started again asks nobody once more.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Messages to nodes: documents and models in them, digests, authentication codes, news; sending them, with the replies.
 
-The key is derived from the agreement keys of both (`ledger.agreement_keys`), so the connection that a message came by
-need not be trusted. The code covers who speaks, every field of the message's record and the bytes of its arrays.
-
-A sentence that has a form (`coded_text`) is sent with it, so that a participant's page can write it in their language.
+The key of the codes is derived from the agreement keys of both (`ledger.signing`), so the connection need not be
+trusted. A code covers who speaks, every field of the message's record and the bytes of its arrays. A sentence that has
+a form (`coded_text`) is sent with it, so that a participant's page can write it in their language.
 
 `ask_nodes` waits for the replies; `OpenQuestions` collects later what has arrived.
 """

@@ -24,6 +24,7 @@ from truthfl.federation.operator.live_status import APPROVING, LABELING, OFFERIN
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.job_control import SECONDS_BETWEEN_READS, JobEndedError
 from truthfl.federation.protocol.messages import EXAMPLES, LABELS, LATE_LABELS, OFFER, query_message, reply_in
+from truthfl.federation.protocol.reports import Awaited
 from truthfl.instructions import ClassInstructions, Example, Instructions
 from truthfl.job.classes_section import ClassesSection, read_example
 from truthfl.ledger.documents import answer_fault, signed_offer
@@ -210,35 +211,26 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
 
     progress  called with the number of clients who have labeled
     """
-    waiting = {offer.client.name: offer for offer in agreement.offers}
-    clock = roster.stage(LABELING, agreement.terms.label_seconds)
-    while True:
-        waiting = {name: offer for name, offer in waiting.items() if name not in roster.control.removed}
-        left = round(clock.seconds_left, 1)  # by the node's clock, which need not agree with this one
-        messages = [
-            query_message(LABELS, roster.node_of[name], {"offer": offer.hash, "seconds_left": left})
-            for name, offer in waiting.items()
-            if name in roster.node_of
-        ]
-        name_of = {node: name for name, node in roster.node_of.items()}
-        for node, reply in roster.ask(messages, timeout=REPLY_TIMEOUT, clock=clock):
-            name = name_of.get(node)
-            if name not in waiting or reply.has_error():
+    clock, names = roster.stage(LABELING, agreement.terms.label_seconds), {one.client.name for one in agreement.offers}
+
+    def question(offer: Offer) -> dict[str, Any]:
+        """How much time is left, since the node's clock need not agree with this one."""
+        return {"offer": offer.hash, "seconds_left": round(clock.seconds_left, 1)}
+
+    awaited = Awaited(roster, clock, {offer.client.name: offer for offer in agreement.offers})
+    for there in awaited.turns():
+        for _, offer, reply in awaited.replies(LABELS, there, question):
+            name = offer.client.name
+            if name not in awaited.waiting or reply.has_error():
                 continue
-            note_labels(roster.live, name, _field_of(reply, "labeled"), waiting[name].client.samples)
+            note_labels(roster.live, name, _field_of(reply, "labeled"), offer.client.samples)
             if _field_of(reply, "ready") is True:
-                del waiting[name]
-        progress(len(agreement.offers) - len(waiting))
-        if not waiting:
-            break
-        if clock.over:
-            if not agreement.terms.has_audition:  # who has no labels then is told so after the audition
-                late = _connected_nodes(roster, waiting)
-                roster.tell(late, LATE_LABELS_NEWS, over=False, about=LATE_LABELS)
-            break
-        clock.wait()
-        roster.refresh()
-    return {offer.client.name for offer in agreement.offers} - set(waiting) - set(roster.control.removed)
+                del awaited.waiting[name]
+        progress(len(names) - len(awaited.waiting))
+    if awaited.waiting and not agreement.terms.has_audition:  # otherwise they hear of it after the audition
+        late = _connected_nodes(roster, awaited.waiting)
+        roster.tell(late, LATE_LABELS_NEWS, over=False, about=LATE_LABELS)
+    return names - set(awaited.waiting) - set(roster.control.removed)
 
 
 def left_out_of(plan: Mapping[str, Any]) -> dict[str, str]:
@@ -290,17 +282,17 @@ def _collect_answers(
     declined = {offer.client.name for offer in offers if offer.key in view.answers and not _accepted(view, offer)}
     waiting = {offer.client.name: offer for offer in offers if offer.key not in view.answers}
     clock = roster.stage(OFFERING, roster.server.answer_seconds)
-    while waiting:
-        for name in set(waiting) & set(roster.control.removed):
-            _record_rejection(roster, waiting.pop(name), roster.control.removed[name])
-            declined.add(name)
-        offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
-        messages = [query_message(OFFER, node, offer.envelope()) for node, offer in offer_at.items()]
+
+    def removed(offer: Offer, reason: str) -> None:
+        _record_rejection(roster, offer, reason)
+        declined.add(offer.client.name)
+
+    awaited = Awaited(roster, clock, waiting, removed)
+    for there in awaited.turns():
         answers: list[Item] = []
         lacking: dict[int, Offer] = {}
-        for node, reply in roster.ask(messages, timeout=REPLY_TIMEOUT, clock=clock):
-            offer = offer_at.get(node)
-            if offer is None or offer.client.name not in waiting or reply.has_error():
+        for node, offer, reply in awaited.replies(OFFER, there, Offer.envelope):
+            if offer.client.name not in waiting or reply.has_error():
                 continue
             answer = _valid_answer(roster, offer, reply)
             if answer is None:
@@ -312,13 +304,9 @@ def _collect_answers(
                 declined.add(offer.client.name)
             del waiting[offer.client.name]
         roster.ledger.append_all(answers)
-        if not waiting or clock.over:
-            break
-        if lacking and delivery is not None:
+        if lacking and delivery is not None and not clock.over:
             for name, reason in delivery.send(lacking).items():
                 _record_rejection(roster, waiting[name], f"examples: {reason}")
-        clock.wait()
-        roster.refresh()
     if waiting and roster.control.ended is not None:
         raise JobEndedError
     for offer in waiting.values():

@@ -265,7 +265,7 @@ def _plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def _with_enrolled_clients(roster: Roster, job: DataJob, names: list[str]) -> DataJob:
-    """The job with these clients only, each with the lower of her own and the job's sample numbers and costs."""
+    """The job with these clients only, each with the lower of their own and the job's sample numbers and costs."""
     clients = job.clients
     row_of = {name: row for row, name in enumerate(clients.name)}
     rows = [row_of[name] for name in names]

@@ -1,9 +1,7 @@
 """Receipts are written to the ledger and sent: at the end of a job, and later to those who were away then.
 
-A row is read once: a ledger may have many receipts, and strangers can have it looked at.
-
-A node that has kept its receipt says so; that is noted in the ledger. Of a large job, there are not all in memory at a
-time.
+A node that has kept its receipt says so, and the ledger notes it. Each row is read once, and the receipts of a large
+job are not all in memory at a time, since strangers can have them looked at.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Checkpoints after each round, rounds written to the ledger beside training, and refusals counted by cause.
 
-A node that is refused comes back every few seconds, and rows are never deleted.
-
 A checkpoint has the model and all ledger items that may not be in the ledger yet, and is on the disk before the next
-round is asked for, because participants answer a round only once. After a crash its items are appended to the ledger,
-which ignores those it already has, and training goes on from its model.
+round is asked for. After a crash its items are appended to the ledger, which ignores those it already has, and training
+goes on from its model. Refusals are counted because a node that is refused comes back every few seconds, and rows are
+never deleted.
 """
 
 from __future__ import annotations

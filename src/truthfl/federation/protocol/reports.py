@@ -1,22 +1,22 @@
-"""Replies of a round or an audition: who is asked, how long the server waits, and which replies are taken.
+"""Replies of participants: who is asked, how long the server waits, and which replies are taken.
 
-A server that was stopped asks again for the round that it had asked for, from the same model: each round has a
-checkpoint before the next one is asked for. Participants answer with the same bytes.
+Replies are not trusted. Of a report only the arrays are used, and weights come from the contract; of an audition only
+the commitment, and the salt and the model that match it.
 
-Replies are not trusted: only the arrays of a valid report are used; weights come from the contract.
+`Awaited` asks in the stages before training, `collect_reports` in a round. A server that was stopped asks again for the
+round that it had asked for, from the same model, and participants answer with the same bytes.
 
-Replies are not trusted: only the commitment, and the salt and the model that match it, are used.
-
-The server waits for everybody who is connected. While there are too few reports to change the model it also waits for
-those who are not, up to `round_seconds`. The operator is told for whom a round waits longer than usual. Somebody who is
-connected and stays silent is asked in fewer and fewer rounds until they answer, as long as the others are enough.
+In a round the server waits for everybody who is connected. While there are too few reports to change the model it also
+waits for those who are not, up to `round_seconds`. The operator is told for whom a round waits longer than usual.
+Somebody who is connected and stays silent is asked in fewer and fewer rounds until they answer, as long as the others
+are enough.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from statistics import median
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.federation.operator.live_status import TRAINING
-from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.job_control import StageClock
 from truthfl.federation.protocol.messages import (
     DOCUMENT,
@@ -39,6 +39,7 @@ from truthfl.federation.protocol.messages import (
     ROUND,
     array_bytes_digest,
     has_code,
+    query_message,
     reply_in,
 )
 from truthfl.flower_patches import CLIENT_APP_FAILED
@@ -199,7 +200,7 @@ def report_or_reason(
     code_key  of the code that the reply must have; None if the offer has no agreement key
     """
     if reply.has_error():
-        return plain(f"error: {str(reply.error.reason).strip()}")
+        return error_in(reply)
     content = reply.content
     if set(content.keys()) != {MODEL, ROUND}:
         return plain(f"its records are {', '.join(sorted(map(repr, content.keys()))) or 'none'}")
@@ -271,7 +272,7 @@ class Opened:
 
 def commitment_or_reason(reply: Message) -> tuple[str | None, str | None]:
     """The commitment in a reply and None, or None and the reason why there is none."""
-    document = _document_or_reason(reply)
+    document = document_or_reason(reply)
     if isinstance(document, str):
         return None, document
     commitment = document.get("commitment")
@@ -287,7 +288,7 @@ def opening_or_reason(reply: Message, start: Params, offer: str, commitment: str
     offer       the hash of the client's offer
     commitment  what she committed herself to
     """
-    document = _document_or_reason(reply)
+    document = document_or_reason(reply)
     if isinstance(document, str):
         return document
     if set(reply.content.keys()) != {DOCUMENT, MODEL}:
@@ -309,9 +310,15 @@ def opening_or_reason(reply: Message, start: Params, offer: str, commitment: str
     return Opened(str(salt), model)
 
 
-def _document_or_reason(reply: Message) -> dict[str, Any] | str:
+def error_in(reply: Message) -> str:
+    """The error that a reply tells of."""
+    return plain(f"error: {str(reply.error.reason).strip()}")
+
+
+def document_or_reason(reply: Message) -> dict[str, Any] | str:
+    """The document in a participant's reply, or the reason why there is none."""
     if reply.has_error():
-        return plain(f"error: {str(reply.error.reason).strip()}")
+        return error_in(reply)
     try:
         return reply_in(reply)
     except InputError as error:
@@ -321,6 +328,45 @@ def _document_or_reason(reply: Message) -> dict[str, Any] | str:
 def _is_hash(value: object) -> bool:
     """Whether it is a text of 32 bytes in hexadecimal."""
     return isinstance(value, str) and len(value) == 2 * SECRET_BYTES and set(value) <= HEX_DIGITS
+
+
+@dataclass(eq=False)
+class Awaited:
+    """The clients whose answers a stage waits for; they are asked in turns until all have answered or time is up.
+
+    waiting  by name: the offers of those who have not answered; the caller takes out who has
+    removed  called with the offer of a client whom the operator removes, and the reason; they are not asked again
+    """
+
+    roster: Roster
+    clock: StageClock
+    waiting: dict[str, Offer]
+    removed: Callable[[Offer, str], None] = lambda _offer, _reason: None
+
+    def turns(self) -> Iterator[Mapping[int, Offer]]:
+        """In each turn, by node: the offers of those who are connected and have not answered."""
+        while self.waiting:
+            gone = self.roster.control.removed
+            for name in set(self.waiting) & set(gone):
+                self.removed(self.waiting.pop(name), gone[name])
+            node_of = self.roster.node_of
+            yield {node_of[name]: offer for name, offer in self.waiting.items() if name in node_of}
+            if not self.waiting or self.clock.over:
+                return
+            self.clock.wait()
+            self.roster.refresh()
+
+    def replies(
+        self,
+        action: str,
+        offer_at: Mapping[int, Offer],
+        question: Callable[[Offer], Mapping[str, Any]],
+        timeout: float = REPLY_TIMEOUT,
+    ) -> list[tuple[int, Offer, Message]]:
+        """Ask the clients at these nodes; return node, offer and reply of each reply in time."""
+        messages = [query_message(action, node, question(offer)) for node, offer in offer_at.items()]
+        replies = self.roster.ask(messages, timeout=timeout, clock=self.clock)
+        return [(node, offer_at[node], reply) for node, reply in replies if node in offer_at]
 
 
 MOST_SECONDS_LATE = 20.0  # beyond the time of a round, in which what opens its sum is asked for again and again

@@ -1,9 +1,6 @@
 """The server's side of a whole job, from enrolment to receipts.
 
-Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
-job.
-
-Its stages are those of every job.
+Every finished step is in the ledger, so a server can be stopped at any time, and goes on when it is started again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A whole job with simulated participants, in one process or on Flower's simulation.
 
-The nodes are in other processes, where their participants are built from the job.
+On Flower's simulation the nodes are in other processes, where their participants are built from the job.
 """
 
 from __future__ import annotations

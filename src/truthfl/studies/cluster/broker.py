@@ -1,7 +1,5 @@
 """The process that speaks with Ray, between a study and a cluster that it connects to or starts.
 
-Only `broker` calls this, in a process of its own.
-
 Ray writes to the terminal, takes signals, and ends its process when a cluster is lost. Here it does so without harm:
 the study sees a message or the end of this process.
 """

@@ -30,7 +30,7 @@ from truthfl.errors import ServiceError, TruthflError
 from truthfl.files import make_private_folder, write_file
 from truthfl.learning.tasks.task_choice import TaskChoice
 from truthfl.learning.training.compute import computed_by, kernel
-from truthfl.studies.work import Result, StudyTask, WorkError, WorkItem, source_digest
+from truthfl.studies.work import Result, StudyTask, WorkError, WorkItem, federation_settings, source_digest
 
 LARGE = 1 << 14  # bytes of an array that travels on its own
 
@@ -164,7 +164,7 @@ LESSER = {"avx512": ("avx2", "plain", "off"), "avx2": ("plain", "off"), "plain":
 def do_on_node(
     expected: Mapping[str, str], call: bytes, digests: tuple[str, ...], arrays: tuple[Any, ...]
 ) -> tuple[str, Any]:
-    """See `node_call.call_on_node`; an empty call asks only whether this node can compute tasks."""
+    """What `node_call.call_on_node` returns; an empty call asks only whether this node can compute tasks."""
     _use_kernel(expected[KERNEL])
     unfit = unfit_reason(expected, facts(), socket.gethostname())
     if unfit or not call:
@@ -230,7 +230,11 @@ def _renamed(error: Exception, names: Mapping[str, str]) -> Exception:
     return error
 
 
-PLACES = (("data", "source"), ("task", "use"), ("aggregation", "use"))  # of settings that may name a file
+PLACES = (
+    ("data", "source"),
+    ("task", "use"),
+    ("aggregation", "use"),
+)  # of a federation's settings that may name a file
 
 
 @dataclass(frozen=True)
@@ -282,13 +286,15 @@ def with_local_files(
                 write_file(folder / name, contents[digest].tobytes(), private=True, sync=False)
         here = str(folder if each.is_folder else folder / each.files[0][0])
         section, field = each.setting
-        changed[section][field] = changed[section][field].replace(each.path, here, 1)
+        place = federation_settings(changed)[section]
+        place[field] = place[field].replace(each.path, here, 1)
         names[here] = each.path
     return changed, names
 
 
 def _path_in(settings: Mapping[str, Any], setting: tuple[str, str]) -> str:
-    """The path at this place, without the name of a class; "" if there is none, or the name of what comes along."""
+    """The path at this place, without the name of a class; "" if there is none, or for built-in data."""
+    settings = federation_settings(settings)
     section = settings.get(setting[0])
     value = str(section.get(setting[1], "")) if isinstance(section, Mapping) else ""
     if setting[0] == "data":

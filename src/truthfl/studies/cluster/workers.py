@@ -129,7 +129,7 @@ class RayWorkers(Workers):
 
 
 def can_be_planned_elsewhere(job: DataJob) -> bool:
-    """Whether the trainings of this job's plan can be computed elsewhere: no custom code is needed for them."""
+    """Whether the trainings of this job's plan can be computed elsewhere: they need no custom code."""
     return not job.task.is_own and not is_own(job.aggregation)
 
 

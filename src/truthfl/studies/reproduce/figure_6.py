@@ -1,7 +1,4 @@
-"""Figure 6: payoff of client 1 by her batch size and her lies; the others are honest.
-
-The contract is LCEME on the calibrated loss model.
-"""
+"""Figure 6: client 1's payoff by batch size and lie, under LCEME on the calibrated model; the others are honest."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.contracts.lceme.contract import LCEME, lceme
+from truthfl.contracts.lceme.contract import LCEME, lceme_with_margin
 from truthfl.contracts.payoff import client_payoff, confidence_margin
 from truthfl.contracts.setting import Clients, Strategies
 from truthfl.learning.people.behaviour import Behaviour, from_strategy
@@ -61,7 +58,7 @@ def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellRe
         f"Contract: LCEME on the loss model calibrated on pilot data, D' = {paper.assigned} for all, "
         f"c_p = {paper.sample_cost:g} for a sample in a round, c_l = {paper.labeling_cost:g}, {paper.rounds} rounds, "
         f"step size {pilot_result.step_size:g}; slope Φ₁ = {contract.slope[0]:,.0f} for a unit of loss; her "
-        f"margin {_margin(paper, pilot_result, contract)[0]:,.0f} covers the pilot's error with 95% confidence. In "
+        f"margin {margin_of(paper, pilot_result, contract)[0]:,.0f} covers the pilot's error with 95% confidence. In "
         f"real training she is paid by the test loss; means of {paper.seeds} seeds with 95% bands. The third panel "
         "takes differences seed by seed, so that what all runs of a seed have in common drops out. Dotted: the batch "
         "she was asked for." + ("" if price > 0 else NO_PRICE),
@@ -145,8 +142,8 @@ def contract_of(paper: Paper, pilot_result: PilotResult) -> tuple[LCEME, Clients
     """LCEME with batch D' for all clients, on the calibrated model, with a margin for the error of the calibration."""
     clients = clients_of(paper, paper.sample_cost)
     model, training = pilot_result.calibration[paper.rounds].model, pilot_result.training(paper.rounds)
-    bare = lceme(clients, model, training, float(paper.assigned))
-    return lceme(clients, model, training, float(paper.assigned), margin=_margin(paper, pilot_result, bare)), clients
+    error = _loss_error(paper, pilot_result)
+    return lceme_with_margin(clients, model, training, float(paper.assigned), error), clients
 
 
 def payoffs(
@@ -178,9 +175,13 @@ def _on_model(paper: Paper, pilot_result: PilotResult) -> tuple[Series, ...]:
     return tuple(exact_series(p.name, sizes, [payoff(p, size) for size in sizes]) for p in (HONEST, *LIES))
 
 
-def _margin(paper: Paper, pilot_result: PilotResult, contract: LCEME) -> NDArray[np.float64]:
-    error = pilot_result.calibration[paper.rounds].truthful_loss_error(np.full(paper.clients, paper.assigned))
-    return confidence_margin(contract, error)
+def margin_of(paper: Paper, pilot_result: PilotResult, contract: LCEME) -> NDArray[np.float64]:
+    """The part of each client's base pay that covers the pilot's error."""
+    return confidence_margin(contract, _loss_error(paper, pilot_result))
+
+
+def _loss_error(paper: Paper, pilot_result: PilotResult) -> float:
+    return pilot_result.calibration[paper.rounds].truthful_loss_error(np.full(paper.clients, paper.assigned))
 
 
 def _reason(lie: Behaviour) -> str:

@@ -1,7 +1,4 @@
-"""Figure 7: payoff of the server by rounds, for three assignments of batch sizes.
-
-The best assignment; the same total in equal batches; and equal batches larger than the best.
-"""
+"""Figure 7: the server's payoff by rounds, with the best batches, equal ones of the same total, and larger ones."""
 
 from __future__ import annotations
 

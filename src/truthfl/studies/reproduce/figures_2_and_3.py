@@ -22,7 +22,7 @@ def cells(paper: Paper, pilot_result: PilotResult) -> dict[Key, Cell]:
     return {pair: _cell(paper, pilot_result, *pair) for pair in sorted(pairs)}
 
 
-def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
+def loss_figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
     return Figure(
         2,
         "Effort and the training loss",
@@ -32,7 +32,7 @@ def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellRe
     )
 
 
-def claims(paper: Paper, _pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> list[Claim]:
+def loss_claims(paper: Paper, _pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> list[Claim]:
     def loss(key: Key) -> NDArray[np.float64]:
         return results[key].train_loss[:, -1]
 
@@ -102,9 +102,6 @@ def _cell(paper: Paper, pilot_result: PilotResult, size: int, idle: int) -> Cell
     )
 
 
-STUDY = Study("2", lambda _: (), cells, figure, claims)
-
-
 def accuracy_figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
     return Figure(
         3,
@@ -134,4 +131,5 @@ def accuracy_claims(paper: Paper, _pilot_result: PilotResult, results: Mapping[K
     ]
 
 
+LOSS_STUDY = Study("2", lambda _: (), cells, loss_figure, loss_claims)
 ACCURACY_STUDY = Study("3", lambda _: (), cells, accuracy_figure, accuracy_claims)

@@ -42,7 +42,7 @@ def cells(paper: Paper, pilot_result: PilotResult) -> dict[Key, Cell]:
     return scaled | larger
 
 
-def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
+def loss_figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
     return Figure(
         4,
         "Scaled reports and the training loss",
@@ -51,7 +51,7 @@ def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellRe
     )
 
 
-def claims(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> list[Claim]:
+def loss_claims(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> list[Claim]:
     def loss(step: str, scale: float | str) -> NDArray[np.float64]:
         return results[step, scale].train_loss[:, -1]
 
@@ -142,9 +142,6 @@ def _mean(change: NDArray[np.float64]) -> str:
     return format_interval(*(float(x) for x in mean_interval(change)))
 
 
-STUDY = Study("4", lambda _: (), cells, figure, claims)
-
-
 def accuracy_figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
     return Figure(
         5,
@@ -170,4 +167,5 @@ def accuracy_claims(paper: Paper, pilot_result: PilotResult, results: Mapping[Ke
     ]
 
 
+LOSS_STUDY = Study("4", lambda _: (), cells, loss_figure, loss_claims)
 ACCURACY_STUDY = Study("5", lambda _: (), cells, accuracy_figure, accuracy_claims)

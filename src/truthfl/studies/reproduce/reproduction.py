@@ -17,7 +17,7 @@ from truthfl.learning.pilot.step_size import StepSearch
 from truthfl.reporting.figure import Figure, figure_csv
 from truthfl.reporting.plots import figure_pictures, panel_svg
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
-from truthfl.studies.cells import Cell, CellResult, StagedTasks, StageProgress, federation_of
+from truthfl.studies.cells import Cell, CellResult, StagedTasks, StageProgress, made_federation
 from truthfl.studies.reproduce import figure_6, figure_7, figures_2_and_3, figures_4_and_5, text_claims
 from truthfl.studies.reproduce.claims import DOES_NOT_HOLD, HOLDS, UNDECIDED, Claim, claims_csv
 from truthfl.studies.reproduce.paper import Paper, PilotResult, Study
@@ -29,13 +29,14 @@ def search_task(paper: Paper) -> WorkItem:
     design = paper.pilot
     low, high = design.step_range
     settings = {
+        "federation": paper.federation.document(),
         "rounds": paper.rounds,
         "batch_size": design.lie_batch_size,
         "low": low,
         "high": high,
         "seeds": design.search_seeds or design.seeds,
     }
-    return WorkItem("studies.cells:tune_step", paper.federation.settings() | settings)
+    return WorkItem("studies.cells:tune_step", settings)
 
 
 def step_size_of(result: Result) -> float:
@@ -46,8 +47,13 @@ def step_size_of(result: Result) -> float:
 
 def gradients_task(paper: Paper, step_size: float) -> WorkItem:
     """The work item that measures gradients at this step size."""
-    settings = {"rounds": paper.rounds, "step_size": step_size, "batch_size": paper.pilot.lie_batch_size}
-    return WorkItem("studies.cells:sample_gradients", paper.federation.settings() | settings)
+    settings = {
+        "federation": paper.federation.document(),
+        "rounds": paper.rounds,
+        "step_size": step_size,
+        "batch_size": paper.pilot.lie_batch_size,
+    }
+    return WorkItem("studies.cells:sample_gradients", settings)
 
 
 def pilot_cell(paper: Paper, step_size: float, kind: RunKind) -> Cell:
@@ -72,7 +78,7 @@ def calibration_at(
     measured = Gradients(
         gradients["gradient_variance"], float(gradients["label_shift"]), float(gradients["gradient_bound"])
     )
-    return calibrate(federation_of(**paper.federation.settings()).pilot, Pilot(strategies_of(kinds), loss), measured)
+    return calibrate(made_federation(paper.federation).pilot, Pilot(strategies_of(kinds), loss), measured)
 
 
 def has_work_prices(calibration: Calibration) -> bool:
@@ -140,9 +146,9 @@ def _plot(figure: Figure) -> Plot:
 STUDIES: Mapping[str, Study] = {
     study.name: study
     for study in (
-        figures_2_and_3.STUDY,
+        figures_2_and_3.LOSS_STUDY,
         figures_2_and_3.ACCURACY_STUDY,
-        figures_4_and_5.STUDY,
+        figures_4_and_5.LOSS_STUDY,
         figures_4_and_5.ACCURACY_STUDY,
         figure_6.STUDY,
         figure_7.STUDY,

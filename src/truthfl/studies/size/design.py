@@ -125,7 +125,7 @@ class SizeDesign:
 def size_design(*, quick: bool = False, source: str = BUILT_IN, seed: int = 0) -> SizeDesign:
     """The full study, or a short one that shows what the full one does and tells little.
 
-    source  "mnist": 5,000 digits that come along; or a folder with the four files of MNIST
+    source  "mnist": 5,000 built-in digits; or a folder with the four files of MNIST
     """
     job = read_job()
     assert isinstance(job, DataJob)

@@ -19,9 +19,8 @@ from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, audition_contract, label_task
 from truthfl.contracts.contract import Contract, Observation
-from truthfl.contracts.lceme.contract import LCEME, lceme
+from truthfl.contracts.lceme.contract import LCEME, lceme_with_margin
 from truthfl.contracts.lceme.loss_model import LossModel
-from truthfl.contracts.payoff import confidence_margin
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training
 from truthfl.errors import InputError
 from truthfl.learning.solo import Recipe
@@ -199,9 +198,7 @@ def lceme_for(
         labeling=np.full(size, fitted.random_labels / size),
         reporting=np.zeros(size),
     )
-    bare = lceme(clients, model, training, batches)
-    margin = confidence_margin(bare, level.spread, confidence=design.money.confidence)
-    return lceme(clients, model, training, batches, margin=margin)
+    return lceme_with_margin(clients, model, training, batches, level.spread, confidence=design.money.confidence)
 
 
 def solo_plan(design: SizeDesign, size: int, stored: Result) -> SoloPlan:

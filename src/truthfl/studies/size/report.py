@@ -29,11 +29,11 @@ CLIENTS_LABEL = "clients, with the same labels in all"
 def drawn(study: SizeStudy, ink: str, *, narrow: bool = False) -> Canvas:
     """The picture: four panels, one below the other if it is for a narrow screen."""
     import matplotlib as mpl
-    from matplotlib.figure import Figure as NewCanvas
+    from matplotlib.figure import Figure as Canvas
 
     shape, size = ((4, 1), (5.2, 16.0)) if narrow else ((2, 2), (10.4, 8.6))
     with mpl.rc_context(plot_settings(ink)):
-        canvas = NewCanvas(figsize=size, layout="constrained")
+        canvas = Canvas(figsize=size, layout="constrained")
         worth, spread, pay, gain = np.ravel(canvas.subplots(*shape))
         _draw_worth(worth, study)
         _draw_spread(spread, study)

@@ -78,18 +78,15 @@ def study_sizes(
     pool = pool_size(design.data, design.total_labels)
     tasks = StagedTasks(Store(folder / "tasks"), workers, progress)
     common = design.settings()
-    step_item = _item("trainings:tuned_step", common, size=FITTED_CLIENTS, draw=0, seeds=STEP_SEEDS)
+    step_item = _item("tuned_step", common, size=FITTED_CLIENTS, draw=0, seeds=STEP_SEEDS)
     step_size = float(tasks.do("step size", [step_item])[0]["step_size"])
     common |= {"step_size": step_size}
     money = design.money
-    models = [
-        _item("trainings:loss_model_points", common, size=FITTED_CLIENTS, draw=draw)
-        for draw in range(design.pilot_draws)
-    ]
+    models = [_item("loss_model_points", common, size=FITTED_CLIENTS, draw=draw) for draw in range(design.pilot_draws)]
     with_curve = [size for size in design.sizes if design.can_label_fewer(size)]
     curves = [
         _item(
-            "trainings:solo_curve",
+            "solo_curve",
             {"data": common["data"], "model": common["model"]},
             labels=design.labels_each(size),
             label_cost=money.label_cost,
@@ -186,7 +183,7 @@ def _runs_item(design: SizeDesign, common: Mapping[str, Any], size: int, plan: S
         level, spread = float(plan.curve.level([labels])[0]), float(plan.curve.spread([labels])[0])
         solo = {"recipe": plan.recipe.document(), "level": level, "spread": spread}
     return _item(
-        "trainings:size_runs",
+        "size_runs",
         common,
         size=size,
         draw=draw,
@@ -198,5 +195,5 @@ def _runs_item(design: SizeDesign, common: Mapping[str, Any], size: int, plan: S
     )
 
 
-def _item(work: str, common: Mapping[str, Any], **more: Any) -> WorkItem:
-    return WorkItem(f"studies.size.{work}", {**common, **more})
+def _item(function: str, common: Mapping[str, Any], **more: Any) -> WorkItem:
+    return WorkItem(f"studies.size.trainings:{function}", {**common, **more})

@@ -1,6 +1,6 @@
 """The payment rules that are tested for a job, each with the training in which it pays; plans on several draws.
 
-LCEME on the calibrated loss model and on two bounds, and four other rules.
+The rules are LCEME on the calibrated loss model and on two bounds, and four others.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from truthfl.adversary.measure import SoloTerms
 from truthfl.contracts.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
 from truthfl.contracts.contract import Contract, Evidence
 from truthfl.contracts.lceme.assignment import labeling_floor
-from truthfl.contracts.lceme.contract import CALIBRATED, lceme
+from truthfl.contracts.lceme.contract import CALIBRATED, lceme, lceme_with_margin
 from truthfl.contracts.lceme.loss_model import LossModel, paper_bound, sound_bound
-from truthfl.contracts.payoff import confidence_margin, work_cost
+from truthfl.contracts.payoff import work_cost
 from truthfl.contracts.planning import Plan
 from truthfl.contracts.setting import Clients, Constants, FloatArray, IntArray, Strategies, Training
 from truthfl.errors import InputError
@@ -324,9 +324,10 @@ def _calibrated(plan: DrawnPlan) -> Contract:
     """LCEME on the calibrated loss model, with the batches of the job's own contract, or larger ones where it must."""
     floor = np.ceil(labeling_floor(plan.clients, plan.loss_model, plan.training))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, plan.clients.dataset_size))
-    bare = lceme(plan.clients, plan.loss_model, plan.training, batches)
-    margin = confidence_margin(bare, plan.loss_error, confidence=plan.confidence)
-    return lceme(plan.clients, plan.loss_model, plan.training, batches, margin=margin).renamed(CALIBRATED)
+    made = lceme_with_margin(
+        plan.clients, plan.loss_model, plan.training, batches, plan.loss_error, confidence=plan.confidence
+    )
+    return made.renamed(CALIBRATED)
 
 
 def _lceme_on_bound(plan: DrawnPlan, rule: BoundRule, constants: Result) -> DrawnRules:
@@ -348,8 +349,8 @@ def _leave_one_out_task(plan: DrawnPlan) -> WorkItem:
     asked = asked_clients(plan.clients.weight)
     return WorkItem(
         "studies.verify.training:losses_without",
-        plan.federation.settings()
-        | {
+        {
+            "federation": plan.federation.document(),
             "without": asked.tolist(),
             "rounds": plan.training.rounds,
             "local_steps": plan.training.local_steps,
@@ -371,4 +372,4 @@ def asked_clients(weight: FloatArray) -> IntArray:
 def _constants_task(plan: DrawnPlan, share: float) -> WorkItem:
     """The work item for the constants of a bound, at this share of its largest step size."""
     training = {"rounds": plan.training.rounds, "local_steps": plan.training.local_steps, "share_of_limit": share}
-    return WorkItem("studies.verify.training:bound_constants", plan.federation.settings() | training)
+    return WorkItem("studies.verify.training:bound_constants", {"federation": plan.federation.document()} | training)

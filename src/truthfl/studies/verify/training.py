@@ -14,13 +14,12 @@ from truthfl.adversary.search import KnownLosses
 from truthfl.adversary.strategy import LiePoint
 from truthfl.contracts.contract import Evidence
 from truthfl.contracts.setting import FloatArray, Strategies, Training
-from truthfl.learning.data.federations import Data, ModelChoice, clients_federation
+from truthfl.learning.data.federations import clients_federation
 from truthfl.learning.people.labels import ask_for_labels
 from truthfl.learning.pilot.constants import measure_constants
-from truthfl.learning.tasks.task_choice import TaskChoice
-from truthfl.learning.training.aggregation import ReportRule, aggregation_of
+from truthfl.learning.training.aggregation import ReportRule
 from truthfl.learning.training.train import train
-from truthfl.studies.cells import federation_of
+from truthfl.studies.cells import FederationSpec, federation_of
 from truthfl.studies.verify.rule_tests import RuleTest
 from truthfl.studies.work import Progress, Result, Store, Workers, WorkItem, do_all
 
@@ -66,13 +65,7 @@ def pair_losses(
 
 def _split_and_batches(
     *,
-    data: Mapping[str, Any],
-    model: Mapping[str, Any],
-    sizes: Sequence[int],
-    participation: Sequence[float] | None = None,
-    labels: Sequence[int] | None = None,
-    task: Mapping[str, Any] | None = None,
-    aggregation: Mapping[str, str] | None = None,
+    federation: Mapping[str, Any],
     split: int,
     rounds: int,
     local_steps: int,
@@ -80,43 +73,27 @@ def _split_and_batches(
     batch_size: Sequence[float],
 ) -> tuple[Split, FloatArray]:
     """The split with this seed and training, and the assigned batches."""
-    chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
-    asked = None if labels is None else tuple(labels)
-    choice, rule = TaskChoice.of_document(task), ReportRule(aggregation_of(aggregation))
-    here = _cached_split(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, choice, rule, split)
+    here = _cached_split(FederationSpec.of_document(federation), split)
     training = Training(rounds, local_steps, step_size)
     return replace(here, federated=replace(here.federated, training=training)), np.asarray(batch_size, dtype=float)
 
 
 @lru_cache(maxsize=8)
-def _cached_split(
-    data: Data,
-    model: ModelChoice,
-    sizes: tuple[int, ...],
-    participation: tuple[float, ...],
-    labels: tuple[int, ...] | None,
-    task: TaskChoice,
-    rule: ReportRule,
-    split: int,
-) -> Split:
-    """The split with this seed, under the pilot and test data of `data.seed`."""
+def _cached_split(spec: FederationSpec, split: int) -> Split:
+    """The split with this seed, under the pilot and test data of the seed of the data."""
     one_round = Training(1)
-    federated, test = clients_federation(data, model, sizes, one_round, participation, task, split_seed=split)
-    federated = replace(federated, rule=rule)
-    if labels is not None:
-        federated = ask_for_labels(federated, labels, split)
+    federated, test = clients_federation(
+        spec.data, spec.model, spec.sizes, one_round, spec.chances, spec.task, split_seed=split
+    )
+    federated = replace(federated, rule=ReportRule(spec.aggregation))
+    if spec.labels is not None:
+        federated = ask_for_labels(federated, spec.labels, split)
     return make_split(federated, test, one_round, split)
 
 
 def losses_without(
     *,
-    data: Mapping[str, Any],
-    model: Mapping[str, Any],
-    sizes: Sequence[int],
-    participation: Sequence[float] | None = None,
-    labels: Sequence[int] | None = None,
-    task: Mapping[str, Any] | None = None,
-    aggregation: Mapping[str, str] | None = None,
+    federation: Mapping[str, Any],
     rounds: int,
     local_steps: int,
     step_size: float,
@@ -128,32 +105,26 @@ def losses_without(
 
     The array is (1 + clients left out, seeds).
     """
-    federation = federation_of(data, model, sizes, participation, labels, task, aggregation)
-    federated = replace(federation.pilot, training=Training(rounds, local_steps, step_size))
+    made = federation_of(federation)
+    federated = replace(made.pilot, training=Training(rounds, local_steps, step_size))
     count = len(federated.partition)
     left_out = np.eye(count)[list(without)]
     present = np.repeat(np.concatenate((np.ones((1, count)), 1.0 - left_out)), len(seeds), axis=0)
     strategies = Strategies(1.0, np.broadcast_to(np.asarray(batch_size, dtype=float), present.shape), present)
     draws = np.tile(np.asarray(seeds), 1 + len(without))
-    trained = train(federated, strategies, draws, evaluate_on={"test": federation.test}, threads=1)
+    trained = train(federated, strategies, draws, evaluate_on={"test": made.test}, threads=1)
     return {"loss": trained.evaluations["test"].loss[:, -1].reshape(-1, len(seeds))}
 
 
 def bound_constants(
     *,
-    data: Mapping[str, Any],
-    model: Mapping[str, Any],
-    sizes: Sequence[int],
-    participation: Sequence[float] | None = None,
-    labels: Sequence[int] | None = None,
-    task: Mapping[str, Any] | None = None,
-    aggregation: Mapping[str, str] | None = None,
+    federation: Mapping[str, Any],
     rounds: int,
     local_steps: int,
     share_of_limit: float,
 ) -> Result:
     """The constants of the bounds on the server's pilot data, at the step size `share_of_limit`/L."""
-    pilot = federation_of(data, model, sizes, participation, labels, task, aggregation).pilot
+    pilot = federation_of(federation).pilot
     first = measure_constants(replace(pilot, training=Training(rounds, local_steps, 1e-3)))
     step_size = share_of_limit / float(first.smoothness.value)
     measured = measure_constants(replace(pilot, training=Training(rounds, local_steps, step_size)))
@@ -211,17 +182,14 @@ def payers_of(test: RuleTest, rule: int) -> list[Payer]:
 def place_settings(test: RuleTest, place: Place) -> dict[str, object]:
     """The settings of work items that say which federation is trained, and how."""
     here = test.draws[place.draw]
-    return (
-        here.plan.federation.settings()
-        | {
-            "split": place.split,
-            "rounds": here.training.rounds,
-            "local_steps": here.training.local_steps,
-            "step_size": here.training.step_size,
-            "batch_size": here.batch_size.tolist(),
-        }
-        | ({"solo": here.plan.solo.document()} if test.needs(Evidence.SOLO_LOSS) and here.plan.solo is not None else {})
-    )
+    return {
+        "federation": here.plan.federation.document(),
+        "split": place.split,
+        "rounds": here.training.rounds,
+        "local_steps": here.training.local_steps,
+        "step_size": here.training.step_size,
+        "batch_size": here.batch_size.tolist(),
+    } | ({"solo": here.plan.solo.document()} if test.needs(Evidence.SOLO_LOSS) and here.plan.solo is not None else {})
 
 
 def _train(
