@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.commands import truthfl
 from truthfl.job import read_job
 
 ROOT = Path(__file__).parents[3]
@@ -79,7 +80,7 @@ def test_jobs(page, tmp_path):
         path = tmp_path / "job.toml"
         path.write_text(block)
         assert len(read_job(path).clients) > 0
-        done = subprocess.run([sys.executable, "-m", "truthfl", "plan", path], capture_output=True, text=True)
+        done = truthfl("plan", path)
         assert done.returncode == 0, done.stderr
 
 
