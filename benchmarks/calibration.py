@@ -35,8 +35,7 @@ def federation(step_size):
 
 
 def at_step(federated, step_size):
-    training = replace(federated.training, step_size=step_size)
-    return Federated(federated.model, federated.data, federated.partition, training)
+    return replace(federated, training=replace(federated.training, step_size=step_size))
 
 
 def constants_table(measured):

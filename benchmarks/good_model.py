@@ -29,7 +29,7 @@ def planned(people: int):
     chosen = {name: value[:people] if isinstance(value, list) else value for name, value in fields.items()}
     job = job.with_clients(type(job.clients)(**chosen | {"behaviour": ["truthful"] * people}))
     plan = job.plan(job.server_side())
-    solo = plan.audition.solo
+    solo = plan.details.solo
     place = int(np.argmin(np.abs(solo.labels - float(plan.contract.labels.mean()))))
     losses = np.asarray(solo.loss)[:, place]
     return plan.contract, (losses - losses.mean()) / losses.std(ddof=1), plan

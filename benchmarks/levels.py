@@ -18,7 +18,6 @@ import numpy as np
 from truthfl import Observation
 from truthfl.adversary.measure import SoloTerms, honest_shifts, lied_solo_losses, make_split
 from truthfl.adversary.strategy import TRUTH
-from truthfl.contracts.setting import batch_price
 from truthfl.job import read_job
 from truthfl.learning.data.federations import clients_federation
 from truthfl.learning.people.labels import ask_for_labels
@@ -28,14 +27,13 @@ DEGREES, FIRST_SPLIT = (0.0, 0.2, 0.4, 0.7), 5000
 
 def honest_pay(job, plan, degree: float, splits: int) -> dict:
     """Pay of honest clients with so unlike data over its cost, the joint loss being as expected."""
-    contract, details = plan.contract, plan.audition
+    contract = plan.contract
     data = replace(job.data, split="paper", degree=degree)
-    terms = SoloTerms.of_contract(contract, details.recipe)
+    terms = SoloTerms.of_contract(contract, plan.recipe)
     labels = np.zeros(len(job.clients), dtype=int)
-    labels[details.asked] = details.labels
+    labels[plan.asked] = plan.clients.dataset_size
     everybody = list(range(len(plan.clients)))
-    computing = batch_price(plan.clients, plan.training) * contract.batch_size
-    cost = plan.clients.labeling_cost + details.measurement.audition_cost + computing
+    cost = plan.cost
     rows = {"learned": [], "pilot's": []}
     for split in range(FIRST_SPLIT, FIRST_SPLIT + splits):
         federated, test = clients_federation(

@@ -17,7 +17,6 @@ import numpy as np
 
 from truthfl import Strategies
 from truthfl.job import read_job
-from truthfl.learning.data.federations import with_training
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.learning.training.train import train
 
@@ -29,7 +28,7 @@ def standardized(job, split):
     job = replace(job, data=replace(job.data, seed=split))
     simulation = job.simulated_federation()
     plan = job.plan(simulation, PilotDesign(seeds=4, honest_seeds=16))
-    federated = with_training(simulation.federated, plan.training)
+    federated = replace(simulation.federated, training=plan.training)
     honest = Strategies.truthful(plan.contract.batch_size)
     done = train(federated, honest, np.arange(RUNS), evaluate_on={"test": simulation.test})
     loss = float(done.evaluations["test"].loss[:, -1].mean())

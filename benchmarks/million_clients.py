@@ -29,7 +29,6 @@ from truthfl import (
     Clients,
     Constants,
     Observation,
-    PlanInputs,
     Training,
     lceme,
     optimal_batch_sizes,
@@ -37,7 +36,7 @@ from truthfl import (
     peer_shifts,
 )
 from truthfl.contracts.audition.level import SoloCurve
-from truthfl.contracts.audition.plan import AuditionMeasurement, plan_audition
+from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, plan_audition
 from truthfl.contracts.setting import batch_price
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -104,13 +103,13 @@ class AuditionJob:
         self.noise[generator.random(count) < 0.01] = np.nan
         self.asked = generator.integers(50, 101, count)
         self.delivered = self.asked - (generator.random(count) < 0.05)
-        contract = plan_audition(self._inputs(Clients(**self.fields), None)).contract
+        contract = plan_audition(self._inputs(Clients(**self.fields), None)[0]).contract
         self.solo_loss = contract.solo_level + contract.solo_spread * self.noise
 
     def run(self, budget=None):
         """All arrays that the job reads or returns."""
         clients = Clients(**self.fields)
-        inputs = self._inputs(clients, budget)
+        inputs, model = self._inputs(clients, budget)
         contract = plan_audition(inputs).contract
         excess = self.solo_loss - contract.solo_level
         excess /= contract.solo_spread
@@ -133,14 +132,15 @@ class AuditionJob:
         pay = np.rint(pay, out=pay).astype(np.int64)
         terms = [values for values in contract.terms().values() if values.strides != (0,)]
         given = [self.audition_cost, self.absence, self.solo_loss, self.asked, self.delivered]
-        return [*_arrays_of(clients, inputs.loss_model), *given, contract.batch_size, *terms, pay]
+        return [*_arrays_of(clients, model), *given, contract.batch_size, *terms, pay]
 
     def full_pay(self):
         """What is expected to be paid without a budget."""
-        contract = plan_audition(self._inputs(Clients(**self.fields), None)).contract
+        contract = plan_audition(self._inputs(Clients(**self.fields), None)[0]).contract
         return float((contract.label_base + contract.joint_base).sum())
 
     def _inputs(self, clients, budget):
+        """What an audition is chosen from, and the loss model that tells of batches."""
         model, count = paper_bound(clients, TRAINING, CONSTANTS), len(clients)
         measured = AuditionMeasurement(
             solo=self.solo,
@@ -152,7 +152,7 @@ class AuditionJob:
             loss_error=0.01 / count,
             audition_cost=self.audition_cost,
         )
-        return PlanInputs(clients, model, TRAINING, 400.0 * count**2, budget=budget, audition=measured)
+        return AuditionInputs(clients, measured, TRAINING, 400.0 * count**2, budget=budget), model
 
 
 JOBS = {"lceme": LcemeJob, "audition": AuditionJob}

@@ -69,10 +69,8 @@ def one_plan(clients: int, contract: str) -> dict:
     started, work = time.perf_counter(), job(clients, contract)
     federation = _timed(work.simulated_federation, CLIENTS, seconds)()
     plan = work.plan(federation)
-    if plan.audition is not None:
-        truthful = bool(
-            (best_choice(plan.audition.inputs, plan.contract).gain <= 0.03 * plan.contract.label_base).all()
-        )
+    if contract == "audition":
+        truthful = bool((best_choice(plan.details.inputs, plan.contract).gain <= 0.03 * plan.contract.label_base).all())
     else:
         found = best_deviation(plan.contract, plan.clients, plan.calibration.model, plan.training)
         truthful = bool((found.gain <= found.resolution).all())
@@ -102,7 +100,7 @@ def full_against_sampled(clients: int) -> dict:
     """Coefficients of both loss models with standard errors, and processor seconds."""
     side = job(clients, "lceme").server_side()
     tuned = pilot_measurement.measure_reduced_federation(side, PilotDesign(), tune_step=True).training
-    side = replace(side, pilot=pilot_measurement.with_training(side.pilot, tuned))
+    side = replace(side, pilot=replace(side.pilot, training=tuned))
     rows = {}
     for name, find in (
         ("full", pilot_measurement.measure_whole_federation),

@@ -40,8 +40,8 @@ COLOURS = {"mechanism": "#dbeafe", "learning": "#dcfce7", "ledger": "#fef3c7", "
 OBJECTS = {  # name: (centre x, centre y, what it holds, room)
     "DataJob": (1.5, 8.6, "task, data, model, clients,\ncontract: a TOML file", "job"),
     "ServerSide": (1.5, 6.8, "pilot federation,\ntest set", "learning"),
-    "Plan": (4.6, 6.8, "step size, Calibration\n(LossModel), Mechanism", "learning"),
-    "Mechanism": (8.0, 8.6, "batch sizes and terms of\npay, for all clients", "mechanism"),
+    "Plan": (4.6, 6.8, "step size, Calibration\n(LossModel), Contract", "learning"),
+    "Contract": (8.0, 8.6, "batch sizes and terms of\npay, for all clients", "mechanism"),
     "Agreement": (8.0, 6.8, "JobTerms and, per client,\nClientTerms in an Offer", "ledger"),
     "Behaviour": (1.5, 4.6, "labels, batch, report:\nwhat a client really does", "learning"),
     "report": (4.6, 4.6, "one model per client\nand round", "federation"),
@@ -53,13 +53,13 @@ OBJECTS = {  # name: (centre x, centre y, what it holds, room)
 TRAVELS = [
     ("DataJob", "ServerSide", "server_side"),
     ("ServerSide", "Plan", "make_plan"),
-    ("Mechanism", "Plan", ".plan(PlanInputs)"),
+    ("Contract", "Plan", ".plan(PlanInputs)"),
     ("Plan", "Agreement", "agreement_of"),
     ("Agreement", "Entry", "offers, signed answers"),
     ("Behaviour", "report", "each round"),
     ("report", "Entry", "taken or refused"),
     ("Entry", "Observation", "after the last round"),
-    ("Observation", "Settled", "Mechanism.pay"),
+    ("Observation", "Settled", "Contract.pay"),
     ("Settled", "receipt", "signed_receipt"),
 ]
 BY_ROOM = {

@@ -2,7 +2,7 @@
 
 from truthfl.contracts.audition.level import SoloCurve, peer_shifts
 from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.audition.plan import AuditionMeasurement, best_choice, plan_audition
+from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, best_choice, plan_audition
 from truthfl.contracts.baselines import (
     FlatPay,
     LeaveOneOutPay,
@@ -18,7 +18,7 @@ from truthfl.contracts.baselines import (
     shapley_drops,
     shapley_share_pay,
 )
-from truthfl.contracts.contract import Evidence, LinearPay, Mechanism, Observation, PlanInputs
+from truthfl.contracts.contract import Contract, Evidence, LinearPay, Observation, PlanInputs
 from truthfl.contracts.deviation import (
     Deviation,
     best_deviation,
@@ -27,7 +27,7 @@ from truthfl.contracts.deviation import (
     is_truthful,
 )
 from truthfl.contracts.lceme.assignment import labeling_floor, optimal_batch_sizes
-from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.contract import LCEME, lceme
 from truthfl.contracts.lceme.loss_model import (
     LossModel,
     feature_norm_bound,
@@ -50,8 +50,9 @@ from truthfl.contracts.registry import find_mechanism, mechanism_kinds, register
 from truthfl.contracts.setting import Clients, Constants, Strategies, Training
 from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflError
 
-__all__ = [
+__all__ = [  # noqa: RUF022  (LCEME is a class, no constant)
     "Audition",
+    "AuditionInputs",
     "AuditionMeasurement",
     "Clients",
     "Constants",
@@ -61,10 +62,10 @@ __all__ = [
     "FlatPay",
     "InfeasibleError",
     "InputError",
+    "LCEME",
     "LeaveOneOutPay",
     "LinearPay",
     "LossModel",
-    "Mechanism",
     "Observation",
     "PayPerClaimedSample",
     "PlanInputs",

@@ -12,10 +12,10 @@ from flwr.app import Message
 
 from helpers.participants import SECRET, TEST_SET, Ada, a_round, an_offer, changed
 from helpers.small_jobs import SMALL_JOB, UNMASKED
-from truthfl import Clients, LossModel, PlanInputs, Training
+from truthfl import Clients, Training
 from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.audition.plan import AuditionMeasurement
+from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement
 from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant import participant
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
@@ -70,10 +70,8 @@ def inputs(count=10, label_cost=1.0, sample_cost=0.0006, kappa=40_000.0, measure
         labeling_cost=np.broadcast_to(label_cost, (count,)) * 220.0,
         dataset_size=220,
     )
-    nothing = np.zeros(count)
-    model = LossModel(constant=0.0, sampling=nothing, labeling=nothing, reporting=nothing)
     measured = measurement(count) if measured is None else measured
-    return PlanInputs(clients, model, Training(100), kappa, audition=measured, **changes)
+    return AuditionInputs(clients, measured, Training(100), kappa, **changes)
 
 
 QUICK = PilotDesign(seeds=2, honest_seeds=8, batch_sizes=(4, 8, 16, 32))

@@ -12,7 +12,7 @@ import numpy as np
 from flwr.app import ConfigRecord
 from PIL import Image
 
-from truthfl.contracts.lceme.contract import Contract
+from truthfl.contracts.lceme.contract import LCEME
 from truthfl.federation.protocol.messages import (
     CODE,
     MODEL,
@@ -76,9 +76,9 @@ def an_offer(key, operator, **changes):
     job = JobTerms(
         name="digits-1",
         version=1,
-        contract=Contract.kind,
-        formula=Contract.formula,
-        dropping_out=Contract.dropping_out,
+        contract=LCEME.kind,
+        formula=LCEME.formula,
+        dropping_out=LCEME.dropping_out,
         operator_key=public_line(operator),
         model={"kind": "softmax", "penalty": 0.001, "filters": 8},
         image_shape=(28, 28, 1),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from helpers.mechanisms import federations
 from truthfl import (
+    LCEME,
     Clients,
-    Contract,
     InfeasibleError,
     LossModel,
     Training,
@@ -297,12 +297,12 @@ def test_the_margin_for_the_losss_error_counts_towards_the_budget(budget):
     inputs = PlanInputs(
         clients, model, training, 1e6, budget=budget, loss_error=lambda batches: 0.02 + 0.1 / float(batches.mean())
     )
-    contract = Contract.plan(inputs)
+    contract = LCEME.plan(inputs)
     paid = pay_on_model(contract, model).sum()
     assert 0.9 * budget < paid <= budget * (1 + 1e-9)
-    free = pay_on_model(Contract.plan(replace(inputs, budget=None)), model).sum()
+    free = pay_on_model(LCEME.plan(replace(inputs, budget=None)), model).sum()
     assert free > budget
-    unneeded = Contract.plan(replace(inputs, budget=2 * free))
+    unneeded = LCEME.plan(replace(inputs, budget=2 * free))
     assert pay_on_model(unneeded, model).sum() == free
 
 
@@ -311,9 +311,9 @@ def test_a_budget_below_the_margins_says_what_would_do():
     model = paper_bound(clients, training, constants)
     inputs = PlanInputs(clients, model, training, 1e6, budget=700.0, loss_error=lambda _: 0.5)
     with pytest.raises(InfeasibleError, match=r"budget is 700; with margins for a confidence of 0.95") as refused:
-        Contract.plan(inputs)
+        LCEME.plan(inputs)
     enough = float(str(refused.value).split("raise the budget to ")[1].split(",")[0])
-    assert pay_on_model(Contract.plan(replace(inputs, budget=enough)), model).sum() <= enough * (1 + 1e-9)
+    assert pay_on_model(LCEME.plan(replace(inputs, budget=enough)), model).sum() <= enough * (1 + 1e-9)
 
 
 @given(st.floats(1.0, 1e6), st.integers(2, 30))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.auditions import NUMBERS, curve, inputs, measurement
-from truthfl import Clients, InfeasibleError, InputError, Observation
+from truthfl import Clients, InfeasibleError, InputError, LossModel, Observation, PlanInputs, Training
 from truthfl.contracts.audition.labels import best_labels, taking_part
 from truthfl.contracts.audition.level import GATE_DEVIATIONS, MOST_SHIFT, SoloCurve, level_variance, peer_shifts
 from truthfl.contracts.audition.pay import Audition
@@ -65,12 +65,12 @@ def test_honest_labels_and_batches_are_the_best_joint_choice_with_floor_and_cap(
 @settings(max_examples=25, deadline=None)
 def test_without_floor_and_cap_the_payoff_is_concave_with_its_top_at_the_labels_asked_for(job):
     contract = plan_audition(job).contract
-    solo, u = job.audition.solo, job.clients.labeling_cost / 220
+    solo, u = job.measured.solo, job.clients.labeling_cost / 220
     n = np.arange(30.0, 220.0)[:, None]
     total = contract.total_labels
     payoff = (
         contract.label_slope * (contract.solo_level - solo.level(n))
-        - contract.joint_slope * job.audition.joint_curve * (1.0 / (total - contract.labels + n) - 1.0 / total)
+        - contract.joint_slope * job.measured.joint_curve * (1.0 / (total - contract.labels + n) - 1.0 / total)
         - u * n
     )
     best = n[payoff.argmax(axis=0), 0]
@@ -78,7 +78,7 @@ def test_without_floor_and_cap_the_payoff_is_concave_with_its_top_at_the_labels_
     assert (np.abs(best / contract.labels - 1.0)[inside] < 0.12).all()
     batch = np.arange(1.0, 260.0)[:, None]
     price = 100 * job.clients.sample_cost
-    by_batch = -contract.joint_slope * job.audition.sampling / batch - price * batch
+    by_batch = -contract.joint_slope * job.measured.sampling / batch - price * batch
     assert (np.abs(batch[by_batch.argmax(axis=0), 0] - contract.batch_size) <= 1.0).all()
 
 
@@ -106,7 +106,7 @@ def test_label_pay_by_hand():
     """u n' + cost of the audition + margin at the expected loss; slope u n'/b; corrected for the joint part."""
     job = inputs(4, measured=measurement(4, sampling=np.full(4, 0.03)))
     contract = plan_audition(job).contract
-    n, b = contract.labels, job.audition.solo.slope(contract.labels)
+    n, b = contract.labels, job.measured.solo.slope(contract.labels)
     slope = 0.06 * contract.batch_size**2 / 0.03
     np.testing.assert_allclose(contract.joint_slope, slope)
     np.testing.assert_allclose(contract.label_slope, (1.0 - slope * 60.0 / n.sum() ** 2) * n / b)
@@ -136,7 +136,7 @@ def test_the_joint_part_follows_those_who_took_part_and_not_who_failed():
 @given(jobs, st.floats(0.3, 0.95), st.sampled_from(["expected", "caps"]))
 @settings(max_examples=25, deadline=None)
 def test_a_budget_bounds_what_it_says_it_bounds(job, share, bounds):
-    free = replace(job, audition=replace(job.audition, budget_bounds=bounds))
+    free = replace(job, measured=replace(job.measured, budget_bounds=bounds))
 
     def bounded(contract):
         parts = ("label_cap", "joint_cap") if bounds == "caps" else ("label_base", "joint_base")
@@ -316,9 +316,12 @@ def test_expected_payoff_of_honest_work_is_the_margin():
     np.testing.assert_allclose(expected_payoff(job, contract, contract.labels, contract.batch_size), margin, rtol=0.02)
 
 
+MODEL = LossModel(constant=0.1, sampling=[1.0] * 3, labeling=[1.0] * 3, reporting=[1.0] * 3)
+
+
 def test_a_job_without_data_cannot_be_planned_with_it():
     with pytest.raises(InputError, match="is planned on pilot data"):
-        Audition.plan(replace(inputs(3), audition=None))
+        Audition.plan(PlanInputs(inputs(3).clients, MODEL, Training(100), 1.0))
 
 
 def test_a_majority_that_does_not_label_does_not_pass():

@@ -9,8 +9,8 @@ from helpers import mechanisms as paper
 from helpers.mechanisms import assignments, federations
 from truthfl import (
     Clients,
+    Contract,
     LossModel,
-    Mechanism,
     Strategies,
     Training,
     best_deviation,
@@ -239,7 +239,7 @@ def test_a_loss_model_that_exaggerates_sampling_elicits_too_little_work(federati
 def test_a_rule_of_ones_own_is_searched():
     """A mechanism that is studied needs a kind, batch sizes and pay, and nothing else."""
 
-    class PayForLowLoss(Mechanism):
+    class PayForLowLoss(Contract):
         kind = "prize"
         batch_size = np.array([10.0, 20.0])
 

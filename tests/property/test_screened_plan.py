@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from helpers.mechanisms import decades
 from truthfl import Clients, InputError, LossModel, ScreeningMenu, Training, client_payoff
 from truthfl.contracts.contract import PlanInputs
-from truthfl.contracts.lceme.contract import Contract
+from truthfl.contracts.lceme.contract import LCEME
 from truthfl.contracts.lceme.private_costs import whole_menu
 
 pytestmark = pytest.mark.properties
@@ -100,13 +100,13 @@ COSTS = scipy.stats.uniform(0.5, 1.5)
 def planned(sample_cost, stated, **more):
     clients = Clients(sample_cost=sample_cost, **CLIENTS)
     inputs = PlanInputs(clients, MODEL, Training(100), 60.0, cost_distribution=COSTS, stated=np.array(stated), **more)
-    return clients, Contract.plan(inputs)
+    return clients, LCEME.plan(inputs)
 
 
 def test_who_states_a_cost_gets_her_item_and_others_the_usual_contract():
     """Ada's item, pay and rent do not depend on what others do but for the expected loss."""
     clients, contract = planned([1.0, 1.0, 1.0], [True, False, False])
-    _, usual = Clients, Contract.plan(PlanInputs(clients, MODEL, Training(100), 60.0))
+    _, usual = Clients, LCEME.plan(PlanInputs(clients, MODEL, Training(100), 60.0))
     assert contract.batch_size.tolist()[1:] == usual.batch_size.tolist()[1:]
     assert contract.slope[1:] == pytest.approx(usual.slope[1:])
     payoff = client_payoff(contract, clients, MODEL, Training(100))

@@ -1,5 +1,7 @@
 """Bad input gets one sentence that names the client and the field."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -297,3 +299,14 @@ def test_worth_and_budget_must_be_positive(value):
 def test_a_loss_that_is_not_finite_settles_nothing():
     with pytest.raises(InputError, match="test_loss is not finite"):
         lceme(*planned(), [10, 10, 10]).reward(np.nan)
+
+
+def test_replace_checks_what_it_changes_and_keeps_the_rest():
+    people = Clients(
+        weight=[0.5, 0.5], gradient_variance=1, sample_cost=[1, 2], labeling_cost=3, dataset_size=4, name=["Ada", "Ben"]
+    )
+    dearer = replace(people, sample_cost=2 * people.sample_cost)
+    assert dearer.sample_cost.tolist() == [2, 4]
+    assert (dearer.name, dearer.dataset_size.tolist()) == (("Ada", "Ben"), [4, 4])
+    with pytest.raises(InputError, match=r"sample_cost of client 1 \(Ben\) is 0"):
+        replace(people, sample_cost=[1, 0])

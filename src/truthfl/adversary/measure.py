@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.adversary.strategy import ABSENCE, MOST_LABELS, TRUTH, LiePoint
 from truthfl.contracts.audition.level import peer_shifts
-from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.contract import Evidence, Mechanism, Observation
+from truthfl.contracts.contract import Contract, Evidence, Observation
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training, batch_price
 from truthfl.errors import InputError
 from truthfl.learning.data.partition import Federated, Partition
@@ -56,7 +55,7 @@ class Split:
 
     def _with_rows(self, rows: list[IntArray]) -> Federated:
         starts = np.concatenate(([0], np.cumsum([len(own) for own in rows])))
-        return _same(self.federated, self.federated.data, Partition(np.concatenate(rows), starts))
+        return replace(self.federated, partition=Partition(np.concatenate(rows), starts))
 
 
 def make_split(federated: Federated, test: LabeledSamples, training: Training, seed: int) -> Split:
@@ -67,7 +66,7 @@ def make_split(federated: Federated, test: LabeledSamples, training: Training, s
     position = np.full(len(federated.data), -1, dtype=np.int64)
     position[used] = np.arange(len(used))
     reduced = Partition(position[partition.rows], partition.starts)
-    small = _same(federated, federated.data.take(used), reduced, training)
+    small = replace(federated, data=federated.data.take(used), partition=reduced, training=training)
     return Split(small, test, tuple(position[rows] for rows in further))
 
 
@@ -98,21 +97,6 @@ def _further_rows(federated: Federated, seed: int) -> list[IntArray]:
         missing = max(math.ceil((MOST_LABELS - 1.0) * len(own)) - sum(map(len, taken)), 0)
         further.append(np.concatenate((*taken, others[:missing])).astype(np.int64))
     return further
-
-
-def _same(
-    federated: Federated, data: LabeledSamples, partition: Partition, training: Training | None = None
-) -> Federated:
-    return Federated(
-        federated.model,
-        data,
-        partition,
-        training or federated.training,
-        weight=federated.weight,
-        participation=federated.participation,
-        merged=federated.merged,
-        rule=federated.rule,
-    )
 
 
 GOLDEN_RATIO = (5**0.5 - 1) / 2  # its multiples modulo 1 are evenly distributed in [0, 1), however many they are
@@ -365,10 +349,9 @@ class SoloTerms:
         return SoloTerms(self.recipe, *padded)
 
     @classmethod
-    def of_contract(cls, contract: Mechanism, recipe: Recipe) -> SoloTerms:
-        """The terms of an audition contract."""
-        assert isinstance(contract, Audition)
-        return cls(recipe, contract.solo_level, contract.solo_spread)
+    def of_contract(cls, contract: Contract, recipe: Recipe) -> SoloTerms:
+        """What this contract says."""
+        return cls(recipe, contract.stage.level, contract.stage.spread)
 
 
 @dataclass(frozen=True)
@@ -474,7 +457,7 @@ class Payer:
     audition_cost  (N,) cost of training alone, if the rule pays by solo models
     """
 
-    rule: Mechanism
+    rule: Contract
     clients: Clients
     training: Training
     audition_cost: FloatArray | float = 0.0
@@ -590,7 +573,7 @@ def pay(payers: Sequence[Payer], lied: Lied, honest: Honest, *, claims_all: bool
     return paid
 
 
-def _passed(rule: Mechanism, liar: IntArray, solo: FloatArray, shift: FloatArray) -> NDArray[np.bool_]:
+def _passed(rule: Contract, liar: IntArray, solo: FloatArray, shift: FloatArray) -> NDArray[np.bool_]:
     """Whether the client of each case takes part in the joint training, (points, cases)."""
     wide = (*solo.shape, len(rule.batch_size))
     observation = Observation(0.0, solo_loss=solo[..., None], level_shift=shift[:, None])
@@ -598,7 +581,7 @@ def _passed(rule: Mechanism, liar: IntArray, solo: FloatArray, shift: FloatArray
 
 
 def _paid(
-    rule: Mechanism, liar: IntArray, delivered: FloatArray, observed: Sequence[ArrayLike], solo: Sequence[FloatArray]
+    rule: Contract, liar: IntArray, delivered: FloatArray, observed: Sequence[ArrayLike], solo: Sequence[FloatArray]
 ) -> FloatArray:
     """The rule's pay to the client of each case; `observed` are the first four fields of `Observation`.
 

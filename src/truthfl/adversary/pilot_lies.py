@@ -6,20 +6,18 @@ Says which lies gain most under a planned contract, and what each client's work 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from truthfl.adversary.measure import Case, KnownSolo, LieLosses, Payer, SoloTerms, Split, gains, train_lies
 from truthfl.adversary.search import KnownLosses, rungs_of, search
 from truthfl.adversary.strategy import TRUTH, LiePoint, LieSpace
-from truthfl.contracts.contract import COLLECTED_BY_JOBS, Mechanism, Observation
-from truthfl.contracts.deviation import free_riding_gain, pay_resolution
-from truthfl.contracts.lceme.loss_model import LossModel
-from truthfl.contracts.payoff import work_cost
-from truthfl.contracts.planning import Plan, PlanWorth
-from truthfl.contracts.setting import Clients, FloatArray, IntArray, Strategies, Training, batch_price
-from truthfl.learning.data.federations import ServerSide, with_training
+from truthfl.contracts.contract import COLLECTED_BY_JOBS, Evidence, Observation
+from truthfl.contracts.details import CERTAIN, PlanWorth
+from truthfl.contracts.planning import Plan
+from truthfl.contracts.setting import Clients, FloatArray, IntArray, batch_price
+from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.pilot.reduced_federation import reduce_federation
 from truthfl.learning.privacy import PrivateModel
@@ -181,7 +179,7 @@ def _pilot_lie(
     Under a contract that pays by solo models its gain is the mean of the measured gains (cases,), the same for all: pay
     is not linear there. Under others it follows from the rise of the loss by each client's weight.
     """
-    if plan.audition is not None:
+    if Evidence.SOLO_LOSS in plan.contract.needs:
         count, root = len(plan.clients), np.sqrt(len(measured))
         solo, solo_error = float(solo_rise.mean()), float(solo_rise.std(ddof=1) / root)
         mean, error = np.full(count, measured.mean()), np.full(count, measured.std(ddof=1) / root)
@@ -202,11 +200,9 @@ def _pilot_lie(
 
 def _stage(side: ServerSide, plan: Plan) -> _Stage:
     """The pilot federation; with many clients, a reduced one in which only single clients lie."""
-    pilot, batches = with_training(side.pilot, plan.training), plan.contract.batch_size
-    audition = plan.audition
-    cost = 0.0 if audition is None else audition.measurement.audition_cost
-    payer = Payer(plan.contract, plan.clients, plan.training, cost)
-    terms = None if audition is None else SoloTerms.of_contract(plan.contract, audition.recipe)
+    pilot, batches = replace(side.pilot, training=plan.training), plan.contract.batch_size
+    payer = Payer(plan.contract, plan.clients, plan.training, plan.solo_cost)
+    terms = None if plan.recipe is None else SoloTerms.of_contract(plan.contract, plan.recipe)
     if len(pilot.partition) <= WHOLE_PILOT_CLIENTS:
         return _Stage(_split(pilot, side), np.arange(len(pilot.partition)), batches, payer, terms)
     reduced = reduce_federation(pilot)
@@ -222,55 +218,24 @@ def _split(federated: Federated, side: ServerSide) -> Split:
     return Split(federated, side.test, (nothing,) * len(federated.partition))
 
 
-CERTAIN = 2.0  # standard errors by which a difference must exceed its error to be reported
-
-
-def plan_warnings(plan: Plan, lies: PilotLies, worth: PlanWorth, loss_value: float) -> list[str]:
+def plan_warnings(plan: Plan, lies: PilotLies, worth: PlanWorth) -> list[str]:
     """Of the plan of a job on data: what `truthfl plan` says against it, except of money and of who is not asked."""
-    present = presence_sentences(plan.clients)
-    if plan.audition is not None:
-        return [*present, *audition_warnings(plan), *lie_sentences(lies)]
-    cost = honest_cost(plan.clients, plan.training, plan.contract.batch_size)
     return [
-        *present,
-        *worth_warnings(worth.own, loss_value * lies.absence.error, cost),
+        *presence_sentences(plan.clients),
+        *plan.details.warnings(plan, worth),
+        *_noise_warnings(plan),
         *lie_sentences(lies),
-        *idle_warnings(plan.contract, plan.clients, plan.calibration.model, plan.training),
     ]
 
 
-def honest_cost(clients: Clients, training: Training, batch_size: FloatArray) -> FloatArray:
-    """(clients,) The cost of each client's honest work."""
-    return work_cost(clients, training, Strategies.truthful(batch_size))
-
-
-def audition_warnings(plan: Plan) -> list[str]:
-    """What the pilot of an audition did not show, and who would gain by not computing or by leaving out noise."""
-    assert plan.audition is not None
-    joint, unproven, found = plan.audition.joint, int(plan.audition.plan.unproven.sum()), []
-    if joint.curve < CERTAIN * joint.error:
-        words = "the joint loss does not clearly fall with labels on this pilot; pilot_samples may be few."
-        found.append(f"Beware: {words}")
-    if unproven:
-        found.append(f"Beware: not computing would gain {unproven} of {len(plan.clients)} more than 1% of pay.")
+def _noise_warnings(plan: Plan) -> list[str]:
+    """Who would gain by leaving out noise from a model that is tested."""
     model = plan.side.pilot.model
-    if isinstance(model, PrivateModel) and model.noise:
-        found.append(
-            "Beware: who leaves out her own noise, which nobody sees, has a better solo model and can label fewer "
-            "(docs/security.md)."
-        )
-    return found
-
-
-def idle_warnings(contract: Mechanism, clients: Clients, model: LossModel, training: Training) -> list[str]:
-    """Who would gain by sending the model back as it came."""
-    gain = free_riding_gain(contract, clients, model, training)
-    gainers = int((gain > pay_resolution(contract, clients, model, training)).sum())
-    if not gainers:
+    if plan.recipe is None or not isinstance(model, PrivateModel) or not model.noise:
         return []
     return [
-        f"Beware: {gainers} of {len(clients)} would gain, up to {gain.max():,.2f}, "
-        "by sending the model back unworked, if empty reports were paid (docs/mechanism.md, section 6)."
+        "Beware: who leaves out her own noise, which nobody sees, has a better solo model and can label fewer "
+        "(docs/security.md)."
     ]
 
 
@@ -286,22 +251,6 @@ def presence_sentences(clients: Clients) -> list[str]:
     ]
 
 
-def worth_warnings(worth: FloatArray, error: FloatArray, cost: FloatArray) -> list[str]:
-    """Whether each client's work is worth what it costs; (clients,) each, `error` the standard error of the worth."""
-    below = worth + CERTAIN * error < cost
-    unclear = ~below & (worth - CERTAIN * error < cost)
-    found = []
-    if below.any():
-        found.append(
-            f"Beware: the work of {below.sum()} of {len(cost)} clients is worth less to the server "
-            f"({_range(worth[below])}) than it costs ({_range(cost[below])}). There, not working pays under a "
-            "contract that pays by the joint loss with a slope of loss_value: ask fewer clients, or for less."
-        )
-    if unclear.any():
-        found.append(f"Of {unclear.sum()} of {len(cost)} clients it is open whether their work is worth what it costs.")
-    return found
-
-
 def lie_sentences(lies: PilotLies | None) -> list[str]:
     """What the best lie would gain, if lies were searched."""
     if lies is None or not lies.lies:
@@ -311,8 +260,3 @@ def lie_sentences(lies: PilotLies | None) -> list[str]:
     tried = f"he best of {lies.points} lies tried on pilot data ({best.point.words})"
     start = f"Beware: t{tried} gains" if gain > CERTAIN * error else f"T{tried} is not known to gain:"
     return [f"{start} {gain:,.2f} ± {CERTAIN * error:,.2f} on average. truthfl verify searches longer."]
-
-
-def _range(values: FloatArray) -> str:
-    low, high = f"{np.min(values):,.0f}", f"{np.max(values):,.0f}"
-    return low if low == high else f"{low} to {high}"

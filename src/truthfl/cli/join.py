@@ -389,12 +389,13 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
         return False
     document = receipt["document"]
     assert isinstance(document, dict)
-    settled, job = document["settlement"], offer_from(document["offer"]).job
+    offer = offer_from(document["offer"])
+    settled, job, words = document["settlement"], offer.job, offer.mechanism.part_words
     paid = minor_money(settled["pay"], job.minor_units, job.currency)
     loss, parts = document["test"]["loss"], ""
-    if "label_pay" in settled:
-        shares = (amount_text(settled[part], job.minor_units) for part in ("label_pay", "computing_pay"))
-        parts = " ({} for labels, {} for computing)".format(*shares)
+    if words:
+        told = (f"{amount_text(settled[part], job.minor_units)} for {what}" for part, what in words.items())
+        parts = f" ({', '.join(told)})"
     print(
         plain(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {paid}{parts}. It holds."),
         flush=True,

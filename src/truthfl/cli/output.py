@@ -163,7 +163,7 @@ def promises(plan: Plan) -> list[PromisedPrivacy]:
             samples=int(samples),
             batch_size=float(batch),
             steps=training.rounds * training.local_steps,
-            recipe=None if plan.audition is None else plan.audition.recipe,
+            recipe=plan.recipe,
         )
         for samples, batch in zip(plan.clients.dataset_size, plan.contract.batch_size, strict=True)
     ]

@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from truthfl.contracts.contract import (
     ALWAYS_COLLECTED,
     CONTRIBUTIONS,
+    Contract,
     Evidence,
     LinearPay,
-    Mechanism,
     Observation,
     PlanInputs,
     delivered_share,
@@ -42,11 +42,12 @@ from truthfl.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class FlatPay(Mechanism):
+class FlatPay(Contract):
     """A fixed amount for each client, whatever the test loss."""
 
     kind: ClassVar[str] = "flat"
     formula: ClassVar[str] = "pay = amount * delivered / asked, rounded to whole units"
+    formula_keys: ClassVar[tuple[str, ...]] = ("terms.formula_flat",)
 
     batch_size: FloatArray
     amount: FloatArray
@@ -73,7 +74,7 @@ class FlatPay(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class PayPerClaimedSample(Mechanism):
+class PayPerClaimedSample(Contract):
     """A price per sample that the client claims to have used, plus her labeling cost."""
 
     kind: ClassVar[str] = "per claimed sample"
@@ -105,7 +106,7 @@ class PayPerClaimedSample(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOneOutPay(Mechanism):
+class LeaveOneOutPay(Contract):
     """The same price for all clients per unit by which the loss would be higher without her."""
 
     kind: ClassVar[str] = "leave-one-out"
@@ -137,7 +138,7 @@ class LeaveOneOutPay(Mechanism):
 
 
 @dataclass(frozen=True, eq=False)
-class ShapleySharePay(Mechanism):
+class ShapleySharePay(Contract):
     """A fixed sum, shared out in proportion to Shapley values of the loss drop; negative ones count as 0."""
 
     kind: ClassVar[str] = "shapley share"
@@ -278,7 +279,7 @@ def shapley_drops(coalition_loss: CoalitionLoss, count: int, *, permutations: in
 
 
 def observe(
-    rule: Mechanism,
+    rule: Contract,
     *,
     test_loss: float,
     claimed_batch_size: ArrayLike,

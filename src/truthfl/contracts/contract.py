@@ -1,10 +1,14 @@
-"""`Mechanism`, the interface of contracts, and `Observation`, from which they pay. docs/mechanism.md, section 7.
+"""`Contract`, the one interface of contracts, and `Observation`, from which they pay. docs/mechanism.md, section 7.
+
+A contract owns everything from measuring to explaining: `plan_on` measures and plans on the operator's data, the
+object has the terms, `pay` and `parts` compute money from an observation, `explanation` and `calculation` say how.
+Nobody who calls it asks which contract it is.
 
 Effort, batches and labels are not observed. Observed are the final test loss, the delivered reports, the clients'
 claims, the models that they train alone and, for some mechanisms, contributions.
 
-A mechanism is a frozen dataclass that derives from `Mechanism`: its fields are the assigned batch sizes and its terms,
-one number per client each. `registry` finds it by its kind. docs/mechanism.md, section 7.
+A mechanism is a frozen dataclass that derives from `Contract`: its fields are the assigned batch sizes and its terms,
+one number per client each. `registry` finds it by its kind.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, fields
 from enum import Enum
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -25,8 +30,11 @@ from truthfl.contracts.setting import Clients, FloatArray, Training
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
-    from truthfl.contracts.audition.plan import AuditionMeasurement
     from truthfl.contracts.lceme.private_costs import CostDistribution
+    from truthfl.contracts.planning import PilotSide, Plan
+
+
+SOLO_TERMS = ("solo_level", "solo_spread", "gate")
 
 
 class Evidence(Enum):
@@ -80,21 +88,77 @@ class Observation:
 
 NOT_TERMS = ("batch_size", "name")
 LOSSES_TRIED = 101
+MOST_PAY = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Those for whom a job is planned, (clients,) each.
+
+    dataset_size   the samples that they hold
+    labeling_cost  of all these samples
+    sample_cost    of one sample in a gradient
+    participation  the share of rounds in which they are asked
+    stated         who states their own cost, which is then their `sample_cost`; None for all
+    """
+
+    dataset_size: NDArray[np.int64]
+    labeling_cost: FloatArray
+    sample_cost: FloatArray
+    participation: FloatArray
+    name: tuple[str, ...] | None = None
+    stated: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What the operator is ready to pay, and for what.
+
+    loss_value         κ, the value of one unit of loss to the server, in money
+    budget             upper limit of total pay; None for no limit
+    budget_bounds      what the budget bounds: "expected" pay, or the sum of "caps"
+    margin             money added to each client's pay
+    confidence         probability with which honest pay is not below its cost
+    most_pay           the largest cap, as a multiple of the cost of honest work
+    test_samples       number of draws in the test at settlement
+    cost_distribution  of private sample costs, for a contract with a screening menu; None if costs are known
+    """
+
+    loss_value: float
+    budget: float | None = None
+    budget_bounds: str = "expected"
+    margin: float = 0.0
+    confidence: float = 0.95
+    most_pay: float = MOST_PAY
+    test_samples: int = 1
+    cost_distribution: CostDistribution | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SoloStage:
+    """What a contract expects of the models that clients train alone, (clients,) each.
+
+    level   expected test loss of an honest client's model
+    spread  standard deviation of that loss between honest clients
+    gate    a client takes part in the joint training if their loss is at most this above its level; the operator
+            decides on those who are more than this below it
+    """
+
+    level: FloatArray
+    spread: FloatArray
+    gate: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class PlanInputs:
-    """The arguments of `Mechanism.plan`.
+    """The arguments of `Contract.plan`: a measured or stated loss model, and prices as in `Prices`.
 
     clients, loss_model, training
-    loss_value   κ, the value of one unit of loss to the server, in money
-    budget       upper limit of total expected pay; None for no limit
-    margin       money added to each client's pay
-    confidence   probability with which honest pay is not below its cost
     loss_error   function from batch sizes to the standard deviation of the loss at settlement around the expected loss
-    audition     what the audition contract needs besides; None for other contracts
-    cost_distribution  of private sample costs, for a contract with a screening menu; None if costs are known
-    stated       (clients,) who states her own cost, which is then her `sample_cost`; None for all
+    stated       (clients,) who states their own cost, which is then their `sample_cost`; None for all
+    solo         what is to be expected of models trained alone on all samples, for a contract that needs them; None
+                 for others
+    solo_cost    (clients,) cost of training alone
     """
 
     clients: Clients
@@ -105,9 +169,10 @@ class PlanInputs:
     margin: float = 0.0
     confidence: float = 0.95
     loss_error: Callable[[FloatArray], float] = lambda _: 0.0
-    audition: AuditionMeasurement | None = None
     cost_distribution: CostDistribution | None = None
     stated: NDArray[np.bool_] | None = None
+    solo: SoloStage | None = None
+    solo_cost: FloatArray | float = 0.0
 
     def best_batch_sizes(self) -> FloatArray:
         """The server's best batch sizes D' on the loss model, within the budget."""
@@ -146,51 +211,159 @@ class CalculationStep:
     name: str = ""
 
 
-class Mechanism(ABC):
+SOLO_DROPPING_OUT = (
+    "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
+    "joint training, and is paid by the formula with no report taken. Who sends a model that is nearly the joint "
+    "model, or a solo model, of an earlier job of the same task has no solo loss. A model whose loss is more than the "
+    "gate below its level is shown to the operator, who may refuse it by a signed command within audition_seconds; "
+    "then it has no solo loss either."
+)
+
+
+class Contract(ABC):
     """One way of paying N clients, announced beforehand together with the batch sizes it asks for.
+
+    A contract whose `needs` include solo models has the fields `solo_level`, `solo_spread` and `gate`, as in
+    `SoloStage`. Without a solo loss (NaN) it must pay a finite amount.
 
     kind          its name in job files and offers
     name          its name in tables
+    study_name    its name in tables of several contracts that pay for the same job
     needs         the evidence that pay depends on
+    recipe        how clients train alone, as in `Recipe.document`; None: tuned on pilot data
     formula       its pay in one line, for the offer
     dropping_out  consequences of a late, missing or refused report, for the offer
+    formula_keys, dropping_out_key   the same in the page's catalogues; empty if they have no translation
+    part_words    the parts of pay by name, in words that follow "for"; empty if pay has no parts
     has_cap       whether no test loss makes it pay more than an amount in the terms, which `pay_range` gives
     rescales      whether in a round the reports that are taken count for those that are missing too
+    counts_loss_rise  whether its formula has `loss_rise`; the tested loss counts as lower under other contracts
+    screens       whether it has a menu of contracts for private costs
     batch_size    D', the assigned batch sizes
     """
 
     kind: ClassVar[str]
+    study_name: ClassVar[str]
     has_cap: ClassVar[bool] = False
     rescales: ClassVar[bool] = False
+    counts_loss_rise: ClassVar[bool] = False
+    screens: ClassVar[bool] = False
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED
+    recipe: ClassVar[Mapping[str, Any] | None] = None
     formula: ClassVar[str] = "pay as the contract's own code computes it"
+    formula_keys: ClassVar[tuple[str, ...]] = ()
     dropping_out: ClassVar[str] = (
         "In a round in which a report is late, missing or refused, the others' reports keep their weights and hers "
         "counts as no change. An empty report is refused. Pay is the amount times the share of the rounds she was "
         "asked in whose report was taken."
     )
+    dropping_out_key: ClassVar[str] = "terms.dropping_out"
+    part_words: ClassVar[Mapping[str, str]] = {}
     name: str
     batch_size: FloatArray
 
     def __init_subclass__(cls) -> None:
-        if "name" not in vars(cls):
+        own = vars(cls)
+        if "name" not in own:
             cls.name = cls.kind
+        if "study_name" not in own:
+            cls.study_name = cls.name
+        if Evidence.SOLO_LOSS in cls.needs and cls.dropping_out == Contract.dropping_out:
+            cls.dropping_out, cls.dropping_out_key = f"{SOLO_DROPPING_OUT} {Contract.dropping_out}", ""
+        for words, key, none in (("formula", "formula_keys", ()), ("dropping_out", "dropping_out_key", "")):
+            if words in own and key not in own:  # a translation belongs to the words that it translates
+                setattr(cls, key, none)
+
+    @classmethod
+    def plan_on(cls, pilot: PilotSide, people: People, prices: Prices) -> Plan:
+        """The plan of a job on the operator's own data.
+
+        By default: measure the loss model and, if it needs them, what is to be expected of solo models; then `plan`.
+        """
+        from truthfl.contracts.planning import plan_on_loss_model
+
+        return plan_on_loss_model(cls, pilot, people, prices)
 
     @classmethod
     def plan(cls, inputs: PlanInputs) -> Self:  # noqa: ARG003
         """The mechanism for these clients: batch sizes and terms."""
         raise InputError(f"the contract {cls.kind!r} has no plan; it can be studied, but not offered.")
 
+    @classmethod
+    def rents(cls, inputs: PlanInputs) -> FloatArray | None:  # noqa: ARG003
+        """What each client is paid beyond cost so that they state their true cost; None if costs are known."""
+        return None
+
     @abstractmethod
     def pay(self, observation: Observation) -> FloatArray:
         """The pay of each client in the job's money, before rounding; an array (…, N)."""
 
-    def passes(self, observation: Observation) -> NDArray[np.bool_]:  # noqa: ARG002
-        """Whether each client takes part in the joint training; under most mechanisms all do."""
-        return np.ones(np.shape(self.batch_size), dtype=bool)
+    def parts(self, observation: Observation) -> dict[str, FloatArray]:  # noqa: ARG002
+        """Pay in parts by name, which add up to `pay`; empty if it has none."""
+        return {}
 
-    def require_sound_terms(self) -> None:  # noqa: B027  (most mechanisms have nothing to check)
+    def most_parts(self) -> dict[str, FloatArray]:
+        """The most that each part of pay can be, by name."""
+        return {}
+
+    @property
+    def solo(self) -> SoloStage | None:
+        """What is expected of solo models; None if it needs none."""
+        if Evidence.SOLO_LOSS not in self.needs:
+            return None
+        level, spread, gate = (np.asarray(getattr(self, name), dtype=float) for name in SOLO_TERMS)
+        return SoloStage(level, spread, gate)
+
+    @property
+    def stage(self) -> SoloStage:
+        """What is expected of solo models; `InputError` if it needs none."""
+        if self.solo is None:
+            raise InputError(f"the contract {self.kind!r} expects nothing of solo models.")
+        return self.solo
+
+    def expected_solo_loss(self, observation: Observation) -> FloatArray:
+        """The solo loss that is expected of each client, given those of the others."""
+        stage = self.stage
+        return np.asarray(stage.level + stage.spread * np.asarray(observation.level_shift, dtype=float))
+
+    def passes(self, observation: Observation) -> NDArray[np.bool_]:
+        """Whether each client takes part in the joint training; all do where no solo models are tested.
+
+        Without a solo loss (NaN) a client does not.
+        """
+        if self.solo is None or observation.solo_loss is None:
+            return np.ones(np.shape(self.batch_size), dtype=bool)
+        excess = np.asarray(observation.solo_loss, dtype=float) - self.expected_solo_loss(observation)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(excess <= self.stage.gate)
+
+    def too_good(self, observation: Observation) -> NDArray[np.bool_]:
+        """Whether a solo model is so much better than expected that the operator looks at it before it is paid."""
+        if self.solo is None or observation.solo_loss is None:
+            return np.zeros(np.shape(self.batch_size), dtype=bool)
+        below = self.expected_solo_loss(observation) - np.asarray(observation.solo_loss, dtype=float)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(below > self.stage.gate)
+
+    def stop_chance(self) -> FloatArray:
+        """The probability that an honest client's solo model does not pass."""
+        return honest_above(self.stage.gate, self.stage.spread)
+
+    def expected_joint_loss(self, observation: Observation) -> FloatArray | None:  # noqa: ARG002
+        """The joint loss by which pay goes, of those who took part; None: that of the offer."""
+        return None
+
+    def require_sound_terms(self) -> None:
         """Raise `InputError` if terms in an untrusted offer do not mean what the mechanism says of them."""
+        if self.solo is None:
+            return
+        for name, values in zip(SOLO_TERMS, (self.solo.level, self.solo.spread, self.solo.gate), strict=True):
+            if not np.isfinite(values).all():
+                raise InputError(f"the offer's {name} is not finite.")
+        if (self.solo.spread <= 0).any():
+            raise InputError("the offer's solo_spread is not above 0.")
+        if (self.solo.gate < 0).any():
+            raise InputError(f"the offer's gate is {self.solo.gate.min()}; it must be a number from 0 on.")
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         """The lowest and the highest pay of each client who delivers all rounds, for test losses between these two.
@@ -219,6 +392,8 @@ class Mechanism(ABC):
 
     def renamed(self, name: str) -> Self:
         """The same mechanism with another name in tables."""
+        if name == self.name:
+            return self
         other = copy(self)
         object.__setattr__(other, "name", name)
         return other
@@ -252,6 +427,11 @@ class Mechanism(ABC):
         return cls(batch_size=np.array([float(batch_size)]), **arrays)  # type: ignore[call-arg]
 
 
+def honest_above(limit: FloatArray, deviation: FloatArray) -> FloatArray:
+    """The probability that a normally distributed loss is so far above what is expected."""
+    return np.array([NormalDist(0.0, float(s)).cdf(-float(gate)) for gate, s in np.broadcast(limit, deviation)])
+
+
 def delivered_share(amount: FloatArray, observation: Observation) -> FloatArray:
     """The amount times the share of rounds that were delivered; 0 for a client who was never asked."""
     if observation.delivered is None or observation.asked is None:
@@ -263,7 +443,7 @@ def delivered_share(amount: FloatArray, observation: Observation) -> FloatArray:
     return shared
 
 
-def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) -> None:
+def require_sound(mechanism: Contract, clients: Clients, expected_loss: float) -> None:
     """Raise `InputError` unless batches are whole and within the data, and terms and expected pay are finite.
 
     Pay is not checked if it needs evidence that jobs do not collect.
@@ -289,19 +469,17 @@ def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) 
     amounts = {f"the term {name!r}": term for name, term in terms.items()}
     if not mechanism.needs - COLLECTED_BY_JOBS:  # other evidence is not known when a job is planned
         amounts["the pay"] = pay
+    if mechanism.solo is not None:
+        nobody = Observation(expected_loss, solo_loss=np.full(count, np.nan), delivered=0, asked=0)
+        amounts["the pay without a solo model"] = np.asarray(mechanism.pay(nobody), dtype=float)
     for what, values in amounts.items():
         if not np.isfinite(values).all():
             who = int(np.argmin(np.isfinite(values)))
             raise InputError(f"mechanism {kind!r}: {what} of {clients.label(who)} is {values[who]}; it must be finite.")
 
 
-def require_collected(mechanism: type[Mechanism]) -> None:
-    """Raise `InputError` unless jobs collect all evidence that this mechanism needs.
-
-    Solo models are made and tested by the terms of an audition, so that who pays by them derives from `Audition`.
-    """
-    from truthfl.contracts.audition.pay import Audition
-
+def require_collected(mechanism: type[Contract]) -> None:
+    """Raise `InputError` unless jobs collect all evidence that this mechanism needs, by terms that say how."""
     missing = mechanism.needs - COLLECTED_BY_JOBS
     if missing:
         what = " and ".join(sorted(evidence.value for evidence in missing))
@@ -309,15 +487,9 @@ def require_collected(mechanism: type[Mechanism]) -> None:
             f"the contract {mechanism.kind!r} pays by {what}, which a job does not collect; it can be verified "
             "(truthfl verify), but not run."
         )
-    if Evidence.SOLO_LOSS not in mechanism.needs:
-        return
-    if not issubclass(mechanism, Audition):
+    lacking = [name for name in SOLO_TERMS if name not in {field.name for field in fields(mechanism)}]  # type: ignore[arg-type]
+    if Evidence.SOLO_LOSS in mechanism.needs and lacking:
         raise InputError(
-            f"the contract {mechanism.kind!r} pays by solo models and does not derive from Audition, whose terms say "
-            "how they are made and tested: derive it from Audition, or pay by other evidence."
-        )
-    if mechanism.pay is not Audition.pay:
-        raise InputError(
-            f"the contract {mechanism.kind!r} has a pay of its own; pay is label_pay + computing_pay, which receipts "
-            "show one by one: change these."
+            f"the contract {mechanism.kind!r} pays by solo models, and its terms lack {', '.join(lacking)}: what is "
+            "expected of these models, which a participant must know."
         )

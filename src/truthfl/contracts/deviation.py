@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from truthfl.contracts import formulas
-from truthfl.contracts.contract import LinearPay, Mechanism, Observation
+from truthfl.contracts.contract import Contract, LinearPay, Observation
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.payoff import pay_slope, require_same_clients, work_cost
 from truthfl.contracts.setting import Clients, FloatArray, Strategies, Training, batch_price
@@ -55,7 +55,7 @@ class Deviation:
 
 
 def best_deviation(
-    rule: Mechanism, clients: Clients, model: LossModel, training: Training, *, search: bool = True
+    rule: Contract, clients: Clients, model: LossModel, training: Training, *, search: bool = True
 ) -> Deviation:
     """The largest gain of any joint deviation (e, D, γ and the claimed batch), per client.
 
@@ -82,13 +82,13 @@ def best_deviation(
     )
 
 
-def pay_resolution(rule: Mechanism, clients: Clients, model: LossModel, training: Training) -> FloatArray:
+def pay_resolution(rule: Contract, clients: Clients, model: LossModel, training: Training) -> FloatArray:
     """(clients,) Differences in each client's pay below this are rounding errors."""
     return _Unilateral(rule, clients, model, training).resolution()
 
 
 def is_truthful(
-    rule: Mechanism,
+    rule: Contract,
     clients: Clients,
     model: LossModel,
     training: Training,
@@ -106,7 +106,7 @@ def is_truthful(
 
 
 def is_individually_rational(
-    rule: Mechanism, clients: Clients, model: LossModel, training: Training, *, tolerance: float = 1e-9
+    rule: Contract, clients: Clients, model: LossModel, training: Training, *, tolerance: float = 1e-9
 ) -> bool:
     """Whether no honest client is paid below her cost in expectation by more than this share of it (and rounding)."""
     game = _Unilateral(rule, clients, model, training)
@@ -120,7 +120,7 @@ def absence_rise(model: LossModel, batch_size: FloatArray) -> FloatArray:
     return rise
 
 
-def free_riding_gain(contract: Mechanism, clients: Clients, model: LossModel, training: Training) -> FloatArray:
+def free_riding_gain(contract: Contract, clients: Clients, model: LossModel, training: Training) -> FloatArray:
     """The gain of each client by sending back the received model unchanged: no labels, no computing, γ_i = 0.
 
     The paper's strategies have D_i ≥ 1 and so leave this out. As nothing of hers reaches the model, of her bracket of
@@ -139,7 +139,7 @@ def free_riding_gain(contract: Mechanism, clients: Clients, model: LossModel, tr
 class _Unilateral:
     """N game computed at once: in scenario i client i deviates and the others are honest."""
 
-    def __init__(self, rule: Mechanism, clients: Clients, model: LossModel, training: Training) -> None:
+    def __init__(self, rule: Contract, clients: Clients, model: LossModel, training: Training) -> None:
         require_same_clients(rule, clients, model)
         self.rule, self.model = rule, model
         self.honest = np.asarray(rule.batch_size, dtype=float)

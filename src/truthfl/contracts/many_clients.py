@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from truthfl.contracts.budget import Search
-from truthfl.contracts.contract import PlanInputs
 from truthfl.contracts.setting import Clients, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from truthfl.contracts.audition.plan import AuditionInputs
 
 MANY = 1 << 14  # clients: labels of more are chosen by thresholds
 MANY_TO_SEARCH, SAMPLE = 1 << 16, 1 << 15  # of so many clients or more, a budget is first searched on a sample
@@ -52,13 +55,12 @@ def cheapest_by_thresholds(
     return numbers[place], np.flatnonzero(close)
 
 
-def every_nth(inputs: PlanInputs, step: int) -> PlanInputs:
+def every_nth(inputs: AuditionInputs, step: int) -> AuditionInputs:
     """An audition's plan for every n-th client, in which each is asked for what they were asked for among all.
 
     With m of M clients, that holds if the joint loss falls as A (m/M)² / (labels of all).
     """
-    whole, measured = inputs.clients, inputs.audition
-    assert measured is not None
+    whole, measured = inputs.clients, inputs.measured
     weight = whole.weight[::step]
     clients = Clients(
         weight=weight / weight.sum(),
@@ -70,7 +72,7 @@ def every_nth(inputs: PlanInputs, step: int) -> PlanInputs:
     )
     own = {name: getattr(measured, name)[::step] for name in ("sampling", "absence", "audition_cost")}
     curve = measured.joint_curve * (len(clients) / len(whole)) ** 2
-    return replace(inputs, clients=clients, audition=replace(measured, joint_curve=curve, **own))
+    return replace(inputs, clients=clients, measured=replace(measured, joint_curve=curve, **own))
 
 
 def narrow(search: Search, estimate: Callable[[float], float]) -> None:

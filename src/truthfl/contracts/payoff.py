@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike
 
 from truthfl.contracts import formulas
 from truthfl.contracts.baselines import model_coalition_loss, observe
-from truthfl.contracts.contract import Mechanism
+from truthfl.contracts.contract import Contract
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.setting import Clients, FloatArray, Strategies, Training, batch_price, number, whole_number
 from truthfl.errors import InputError
 
 
-def require_same_clients(rule: Mechanism, clients: Clients, model: LossModel) -> None:
+def require_same_clients(rule: Contract, clients: Clients, model: LossModel) -> None:
     """Raise `InputError` unless rule, clients and loss model have the same number of clients."""
     if not len(np.atleast_1d(rule.batch_size)) == len(clients) == len(model):
         raise InputError(
@@ -42,7 +42,7 @@ def work_cost(clients: Clients, training: Training, strategies: Strategies) -> F
 
 
 def pay_on_model(
-    rule: Mechanism,
+    rule: Contract,
     model: LossModel,
     strategies: Strategies | None = None,
     *,
@@ -65,7 +65,7 @@ def pay_on_model(
 
 
 def client_payoff(
-    rule: Mechanism,
+    rule: Contract,
     clients: Clients,
     model: LossModel,
     training: Training,
@@ -83,7 +83,7 @@ def client_payoff(
 
 
 def server_payoff(
-    rule: Mechanism,
+    rule: Contract,
     model: LossModel,
     strategies: Strategies | None = None,
     *,
@@ -239,7 +239,7 @@ def _times(factor: float) -> str:
     return "" if factor == 1.0 else f"{factor:g} times "
 
 
-def pay_slope(contract: Mechanism) -> FloatArray:
+def pay_slope(contract: Contract) -> FloatArray:
     """Φ_i: pay that each client loses per unit of test loss; `InputError` if the mechanism is not linear in it."""
     linear = contract.linear()
     if linear is None:
@@ -247,14 +247,14 @@ def pay_slope(contract: Mechanism) -> FloatArray:
     return np.broadcast_to(np.asarray(linear.slope, dtype=float), np.shape(contract.batch_size))
 
 
-def pay_standard_deviation(contract: Mechanism, loss_variance: float, *, test_samples: int = 1) -> FloatArray:
+def pay_standard_deviation(contract: Contract, loss_variance: float, *, test_samples: int = 1) -> FloatArray:
     """Φ_i √(Var f / m): the standard deviation of client i's pay when the loss is averaged over m test samples."""
     variance = number("loss_variance", loss_variance, at_least=0.0)
     samples = whole_number("test_samples", test_samples, at_least=1)
     return pay_slope(contract) * math.sqrt(variance / samples)
 
 
-def samples_for_share(contract: Mechanism, expected_pay: ArrayLike, loss_variance: float, *, share: float) -> int:
+def samples_for_share(contract: Contract, expected_pay: ArrayLike, loss_variance: float, *, share: float) -> int:
     """The smallest number m of test samples at which no standard deviation of pay exceeds this share of the pay."""
     pay = np.asarray(expected_pay, dtype=float)
     if not (pay > 0).all():
@@ -264,7 +264,7 @@ def samples_for_share(contract: Mechanism, expected_pay: ArrayLike, loss_varianc
     return max(1, math.ceil(float(np.max(np.square(single / wanted))) * (1.0 - 1e-12)))
 
 
-def confidence_margin(contract: Mechanism, standard_error: float, *, confidence: float = 0.95) -> FloatArray:
+def confidence_margin(contract: Contract, standard_error: float, *, confidence: float = 0.95) -> FloatArray:
     """Φ_i z se: the margin that keeps honest pay at or above cost with this confidence,
 
     when gap + F̂* is an estimate with this standard error. Added to the base, it changes no incentive.

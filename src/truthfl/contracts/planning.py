@@ -1,29 +1,42 @@
 """Plans a job on the operator's own data, and what the work of the plan is worth.
 
-Uses the pilot federation and the test set only, not the clients' data. A contract that pays by solo models is planned
-in `audition_planning`.
+Uses the pilot federation and the test set only, not the clients' data. Each contract has its own `plan_on`; here is
+the one of those that are planned on a loss model.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.audition.plan import MOST_PAY
-from truthfl.contracts.audition.planning import AuditionDetails, AuditionSettings, plan_on_pilot
-from truthfl.contracts.contract import Evidence, Mechanism, PlanInputs, require_collected, require_sound
-from truthfl.contracts.lceme.contract import Contract
+from truthfl.contracts.audition.pilot import measure_solo_stage
+from truthfl.contracts.contract import Contract, Evidence, People, PlanInputs, Prices, require_collected, require_sound
+from truthfl.contracts.details import LossModelDetails, PlanDetails, PlanWorth, honest_cost
 from truthfl.contracts.lceme.pilot import Calibration, measure_pilot
-from truthfl.contracts.lceme.private_costs import CostDistribution
 from truthfl.contracts.setting import Clients, FloatArray, Training
-from truthfl.learning.data.federations import ServerSide, with_training
+from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.pilot.honest_rounds import Bounds, measure_report_bounds
 from truthfl.learning.pilot.runs import PilotDesign, measure_loss_by_rounds, spread_of_loss
 from truthfl.learning.pilot.step_size import StepSearch
+from truthfl.learning.solo import Recipe, recipe_of
+
+
+@dataclass(frozen=True, eq=False)
+class PilotSide:
+    """What a plan is measured on.
+
+    server     the pilot federation and the test set
+    tune_step  whether the step size is tuned instead of given
+    design     of the pilot; None for the usual one
+    """
+
+    server: ServerSide
+    tune_step: bool = True
+    design: PilotDesign | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +45,7 @@ class Plan:
 
     training       the training parameters, with the tuned step size
     search         the step search; None if the step size was given
-    clients        weights, costs and the gradient variances measured on the pilot data
+    clients        those who are asked: weights, costs, the samples asked for, and measured gradient variances
     calibration    the loss model, with standard errors
     contract       the mechanism's plan: batch sizes and terms of pay
     loss_error     the standard deviation of (loss at settlement − expected loss) that the margin covers
@@ -41,91 +54,65 @@ class Plan:
                    the test set
     report_bounds  the lengths that one honest report in a million exceeds; see `report_bound`
     loss_by_rounds rise of the expected loss if training ends after 0, 1/k, 2/k, … of the rounds
-    audition       how an audition contract came about; None for other contracts
+    details        how the plan came about, and what its contract says of it
+    asked          positions, among all, of the clients who are asked
+    left_out       the reasons why others are not asked, by name
+    recipe         of solo training; None if the contract needs no solo models
+    solo_cost      (clients,) cost of training alone
     """
 
     training: Training
     search: StepSearch | None
     clients: Clients
     calibration: Calibration
-    contract: Mechanism
+    contract: Contract
     loss_error: float
     loss_variance: float
     side: ServerSide
     report_bounds: Bounds
     loss_by_rounds: tuple[float, ...]
-    audition: AuditionDetails | None = None
+    details: PlanDetails
+    asked: NDArray[np.int64]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    recipe: Recipe | None = None
+    solo_cost: FloatArray | float = 0.0
 
     @property
     def expected_loss(self) -> float:
         """The loss of the joint model if all are honest."""
         return self.calibration.model.truthful_loss(self.contract.batch_size)
 
+    @property
+    def cost(self) -> FloatArray:
+        """(clients,) The cost of honest work: labels, training alone, rounds."""
+        return np.asarray(honest_cost(self.clients, self.training, self.contract.batch_size) + self.solo_cost)
 
-def make_plan(
-    side: ServerSide,
-    *,
-    mechanism: type[Mechanism] = Contract,
-    name: tuple[str, ...] | None = None,
-    sample_cost: ArrayLike,
-    labeling_cost: ArrayLike,
-    loss_value: float,
-    budget: float | None = None,
-    budget_bounds: str = "expected",
-    margin: float = 0.0,
-    confidence: float = 0.95,
-    most_pay: float = MOST_PAY,
-    test_samples: int = 1,
-    tune_step: bool = True,
-    design: PilotDesign | None = None,
-    cost_distribution: CostDistribution | None = None,
-    stated: NDArray[np.bool_] | None = None,
-) -> Plan:
-    """Tune the step size if `tune_step`, fit the loss model, and plan the mechanism's contract on it.
 
-    cost_distribution, stated   see `PlanInputs`
-    """
+def make_plan(mechanism: type[Contract], pilot: PilotSide, people: People, prices: Prices) -> Plan:
+    """The plan of this contract; `InputError` if it is not sound."""
     if Evidence.SOLO_LOSS in mechanism.needs:
         require_collected(mechanism)
-        assert issubclass(mechanism, Audition)
-        settings = AuditionSettings(loss_value, budget, budget_bounds, margin, confidence, most_pay, test_samples)
-        count = len(side.pilot.partition)
-        planned = plan_on_pilot(
-            side,
-            settings,
-            mechanism=mechanism,
-            name=name,
-            sample_cost=np.broadcast_to(np.asarray(sample_cost, dtype=float), (count,)),
-            labeling_cost=np.broadcast_to(np.asarray(labeling_cost, dtype=float), (count,)),
-            tune_step=tune_step,
-            design=design,
-        )
-        pilot, terms = planned.pilot, planned.details.plan.contract
-        plan = Plan(
-            training=pilot.training,
-            search=pilot.search,
-            clients=planned.clients,
-            calibration=pilot.calibration,
-            contract=terms,
-            loss_error=planned.loss_error,
-            loss_variance=planned.loss_variance,
-            side=planned.side,
-            report_bounds=measure_report_bounds(planned.side, terms.batch_size),
-            loss_by_rounds=planned.details.loss_by_rounds,
-            audition=planned.details,
-        )
-        require_sound(terms, plan.clients, plan.expected_loss)
-        return plan
-    measurement = measure_pilot(side, design or PilotDesign(), tune_step=tune_step)
+    plan = mechanism.plan_on(pilot, people, prices)
+    require_sound(plan.contract, plan.clients, plan.expected_loss)
+    return plan
+
+
+def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: People, prices: Prices) -> Plan:
+    """Tune the step size, fit the loss model, and plan the mechanism's contract on it.
+
+    For a contract that needs solo models, what is to be expected of these with all labels is measured too.
+    """
+    side = pilot.server
+    measurement = measure_pilot(side, pilot.design or PilotDesign(), tune_step=pilot.tune_step)
     fitted, training = measurement.calibration, measurement.training
     clients = Clients(
         weight=side.pilot.weight,
         gradient_variance=measurement.gradient_variance,
-        sample_cost=sample_cost,
-        labeling_cost=labeling_cost,
-        dataset_size=side.pilot.partition.sizes,
-        participation=side.pilot.participation,
-        name=name,
+        sample_cost=people.sample_cost,
+        labeling_cost=people.labeling_cost,
+        dataset_size=people.dataset_size,
+        participation=people.participation,
+        name=people.name,
     )
     cache: dict[bytes, tuple[float, float]] = {}
 
@@ -134,27 +121,34 @@ def make_plan(
         if batches.tobytes() not in cache:
             trial_batches = measurement.trial_batches(batches)
             spread, variance = spread_of_loss(measurement.trial, side.test, trial_batches)
-            error = sqrt(spread**2 + fitted.truthful_loss_error(batches) ** 2 + variance / test_samples)
+            error = sqrt(spread**2 + fitted.truthful_loss_error(batches) ** 2 + variance / prices.test_samples)
             cache[batches.tobytes()] = error, variance
         return cache[batches.tobytes()]
 
+    recipe, solo = None, None
+    if Evidence.SOLO_LOSS in mechanism.needs:
+        stated = None if mechanism.recipe is None else recipe_of(mechanism.recipe)
+        recipe, solo = measure_solo_stage(side, people, stated)
+    solo_cost = np.zeros(len(clients)) if recipe is None else people.sample_cost * recipe.samples
     contract = mechanism.plan(
         PlanInputs(
             clients,
             fitted.model,
             training,
-            loss_value,
-            budget=budget,
-            margin=margin,
-            confidence=confidence,
+            prices.loss_value,
+            budget=prices.budget,
+            margin=prices.margin,
+            confidence=prices.confidence,
             loss_error=lambda batches: error_and_variance(batches)[0],
-            cost_distribution=cost_distribution,
-            stated=stated,
+            cost_distribution=prices.cost_distribution,
+            stated=people.stated,
+            solo=solo,
+            solo_cost=solo_cost,
         )
     )
     require_sound(contract, clients, fitted.model.truthful_loss(contract.batch_size))
     error, variance = error_and_variance(contract.batch_size)
-    tuned = replace(side, pilot=with_training(side.pilot, training))
+    tuned = replace(side, pilot=replace(side.pilot, training=training))
     return Plan(
         training=training,
         search=measurement.search,
@@ -168,33 +162,29 @@ def make_plan(
         loss_by_rounds=measure_loss_by_rounds(
             measurement.trial, side.test, measurement.trial_batches(contract.batch_size)
         ),
+        details=LossModelDetails(prices),
+        asked=np.arange(len(clients)),
+        recipe=recipe,
+        solo_cost=solo_cost,
     )
 
 
 START_SEEDS = range(4)  # of initial models, over which their loss is averaged
 
 
-@dataclass(frozen=True, eq=False)
-class PlanWorth:
-    """In the job's money.
+def plan_worth(
+    plan: Plan, loss_value: float, absence: FloatArray, absence_error: FloatArray | float = 0.0
+) -> PlanWorth:
+    """The worth of the plan's work.
 
-    untrained_loss  the test loss of a model that nobody trained
-    all_work        loss_value times (untrained_loss − the expected loss)
-    own             (clients,) loss_value times the rise of the loss without one client's work; of an audition by its
-                    joint curve, of other contracts as measured in pilot runs without her
+    absence, absence_error   (clients,) rise of the loss without each client in pilot runs, and its standard error. A
+                             contract that measures worth by itself does not use it
     """
-
-    untrained_loss: float
-    all_work: float
-    own: FloatArray
-
-
-def plan_worth(plan: Plan, loss_value: float, absence: FloatArray) -> PlanWorth:
-    """The worth of the plan's work; `absence`: the measured rise of the loss without each client."""
     model, test = plan.side.pilot.model, plan.side.test
     untrained = float(np.mean([model.loss(model.init(seed), test.features, test.labels) for seed in START_SEEDS]))
-    all_work = loss_value * (untrained - plan.expected_loss)
-    if plan.audition is None:
-        return PlanWorth(untrained, all_work, loss_value * absence)
-    # The curve A / N has no value where nobody is left: one client's work is worth no more than all.
-    return PlanWorth(untrained, all_work, np.minimum(plan.audition.worth, max(all_work, 0.0)))
+    all_work, own = loss_value * (untrained - plan.expected_loss), plan.details.worth
+    if own is None:
+        error = np.broadcast_to(loss_value * np.asarray(absence_error, dtype=float), np.shape(absence))
+        return PlanWorth(untrained, all_work, loss_value * absence, error)
+    # A curve of the loss has no value where nobody is left: one client's work is worth no more than all.
+    return PlanWorth(untrained, all_work, np.minimum(own, max(all_work, 0.0)), np.zeros_like(own))

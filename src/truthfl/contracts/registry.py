@@ -11,22 +11,22 @@ from typing import TypeVar
 
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.baselines import FlatPay, LeaveOneOutPay, PayPerClaimedSample, ShapleySharePay
-from truthfl.contracts.contract import Mechanism
-from truthfl.contracts.lceme.contract import Contract
+from truthfl.contracts.contract import Contract
+from truthfl.contracts.lceme.contract import LCEME
 from truthfl.errors import InputError
 
 ENTRY_POINTS = "truthfl.mechanisms"
-_BUILT_IN: tuple[type[Mechanism], ...] = (
+_BUILT_IN: tuple[type[Contract], ...] = (
     Audition,
-    Contract,
+    LCEME,
     FlatPay,
     PayPerClaimedSample,
     LeaveOneOutPay,
     ShapleySharePay,
 )
-_REGISTERED: dict[str, type[Mechanism]] = {mechanism.kind: mechanism for mechanism in _BUILT_IN}
+_REGISTERED: dict[str, type[Contract]] = {mechanism.kind: mechanism for mechanism in _BUILT_IN}
 
-Kind = TypeVar("Kind", bound=type[Mechanism])
+Kind = TypeVar("Kind", bound=type[Contract])
 
 
 def register(mechanism: Kind) -> Kind:
@@ -42,7 +42,7 @@ def unregister(kind: str) -> None:
     _REGISTERED.pop(kind, None)
 
 
-def find_mechanism(kind: str) -> type[Mechanism]:
+def find_mechanism(kind: str) -> type[Contract]:
     """The mechanism of this kind."""
     if kind not in _REGISTERED:
         for point in entry_points(group=ENTRY_POINTS, name=kind):

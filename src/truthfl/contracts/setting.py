@@ -9,8 +9,8 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -206,7 +206,7 @@ def _read_only(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:
 WEIGHT_SUM_TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Clients:
     """All N clients, one array per field. A single number applies to every client (except `weight`).
 
@@ -214,12 +214,12 @@ class Clients:
 
     weight             p_i  share of client i in the aggregate, above 0, summing to 1
     gradient_variance  σ_i² variance of one sample's gradient
-    sample_cost        c_p  her cost of one sample in one round's gradient
-    labeling_cost      c_l  her cost of labeling her data set once
-    dataset_size       n_i  number of her samples
-    heterogeneity      d_i  F_i(w*) − F_i(w_i*), how far her own optimum is from the common one
-    participation      q_i  probability that she participates in a round
-    name               her name in messages; "client 0", "client 1", … if not given
+    sample_cost        c_p  the client's cost of one sample in one round's gradient
+    labeling_cost      c_l  the client's cost of labeling their data set once
+    dataset_size       n_i  number of the client's samples
+    heterogeneity      d_i  F_i(w*) − F_i(w_i*), how far the client's own optimum is from the common one
+    participation      q_i  probability that the client participates in a round
+    name               names in messages; "client 0", "client 1", … if not given
     """
 
     weight: FloatArray
@@ -227,43 +227,39 @@ class Clients:
     sample_cost: FloatArray
     labeling_cost: FloatArray
     dataset_size: IntArray
-    heterogeneity: FloatArray
-    participation: FloatArray
-    name: tuple[str, ...] | None
+    heterogeneity: FloatArray = 0.0  # type: ignore[assignment]
+    participation: FloatArray = 1.0  # type: ignore[assignment]
+    name: tuple[str, ...] | None = None
 
-    def __init__(
-        self,
-        *,
-        weight: ArrayLike,
-        gradient_variance: ArrayLike,
-        sample_cost: ArrayLike,
-        labeling_cost: ArrayLike,
-        dataset_size: ArrayLike,
-        heterogeneity: ArrayLike = 0.0,
-        participation: ArrayLike = 1.0,
-        name: Sequence[str] | None = None,
-    ) -> None:
-        count = client_count("weight", weight)
-        object.__setattr__(self, "name", names(name, count))
-        positive = {
-            "weight": weight,
-            "gradient_variance": gradient_variance,
-            "sample_cost": sample_cost,
-            "labeling_cost": labeling_cost,
-        }
-        checked: dict[str, FloatArray | IntArray] = {
-            field: client_array(field, value, count, self.label, positive=True) for field, value in positive.items()
-        }
-        checked["dataset_size"] = client_whole_numbers("dataset_size", dataset_size, count, self.label, at_least=1)
-        checked["heterogeneity"] = client_array("heterogeneity", heterogeneity, count, self.label, at_least=0.0)
-        checked["participation"] = client_array(
-            "participation", participation, count, self.label, positive=True, at_most=1.0
-        )
-        total = float(checked["weight"].sum())
+    if TYPE_CHECKING:  # numbers and lists are welcome: `__post_init__` makes arrays of them
+
+        def __init__(
+            self,
+            *,
+            weight: ArrayLike,
+            gradient_variance: ArrayLike,
+            sample_cost: ArrayLike,
+            labeling_cost: ArrayLike,
+            dataset_size: ArrayLike,
+            heterogeneity: ArrayLike = 0.0,
+            participation: ArrayLike = 1.0,
+            name: Sequence[str] | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        count = client_count("weight", self.weight)
+        object.__setattr__(self, "name", names(self.name, count))
+        for field in ("weight", "gradient_variance", "sample_cost", "labeling_cost"):
+            array = client_array(field, getattr(self, field), count, self.label, positive=True)
+            object.__setattr__(self, field, array)
+        sizes = client_whole_numbers("dataset_size", self.dataset_size, count, self.label, at_least=1)
+        distance = client_array("heterogeneity", self.heterogeneity, count, self.label, at_least=0.0)
+        q = client_array("participation", self.participation, count, self.label, positive=True, at_most=1.0)
+        for field, checked in (("dataset_size", sizes), ("heterogeneity", distance), ("participation", q)):
+            object.__setattr__(self, field, checked)
+        total = float(self.weight.sum())
         if abs(total - 1.0) > WEIGHT_SUM_TOLERANCE:
             raise InputError(f"weight sums to {total:g} over {count} clients; it must sum to 1.")
-        for field, array in checked.items():
-            object.__setattr__(self, field, array)
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -284,17 +280,10 @@ class Clients:
             stay[position] = False
         if not stay.any():
             raise InputError("leaving out every client leaves nobody; at least one client must stay.")
-        weight = self.weight[stay]
-        return Clients(
-            weight=weight / weight.sum(),
-            gradient_variance=self.gradient_variance[stay],
-            sample_cost=self.sample_cost[stay],
-            labeling_cost=self.labeling_cost[stay],
-            dataset_size=self.dataset_size[stay],
-            heterogeneity=self.heterogeneity[stay],
-            participation=self.participation[stay],
-            name=None if self.name is None else [self.name[i] for i in np.flatnonzero(stay)],
-        )
+        kept = {one.name: getattr(self, one.name)[stay] for one in fields(self) if one.name != "name"}
+        kept["weight"] = kept["weight"] / kept["weight"].sum()
+        stays = None if self.name is None else tuple(name for name, its in zip(self.name, stay, strict=True) if its)
+        return replace(self, **kept, name=stays)
 
 
 @dataclass(frozen=True)
@@ -363,8 +352,8 @@ class Strategies:
 
     labeling_effort     e_i  1: correct labels, 0: labels drawn at random
     batch_size          D_i  samples in each local step's batch
-    report_scale        γ_i  she sends w_{t−1} + γ_i (w_i − w_{t−1})
-    claimed_batch_size       the batch size she claims to have used; by default the real one
+    report_scale        γ_i  the client sends w_{t−1} + γ_i (w_i − w_{t−1})
+    claimed_batch_size       the batch size that the client claims; by default the real one
     """
 
     labeling_effort: FloatArray

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.contracts.contract import Mechanism, PlanInputs, require_sound
+from truthfl.contracts.contract import Contract, People, PlanInputs, Prices, require_sound
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.lceme.private_costs import CostDistribution
-from truthfl.contracts.planning import Plan, make_plan
+from truthfl.contracts.planning import PilotSide, Plan, make_plan
 from truthfl.contracts.setting import Clients, Constants, Training
 from truthfl.errors import InputError
 from truthfl.job.classes_section import ClassesSection
 from truthfl.job.sections import (
     BOUNDS,
-    CONSTANTS_CONTRACT,
     ContractChoice,
     Participants,
     PrivacySettings,
@@ -36,7 +35,6 @@ from truthfl.learning.data.federations import (
     SimulatedFederation,
     build_federation,
     server_side,
-    with_rule,
 )
 from truthfl.learning.people.behaviours import behaviour as known_behaviour
 from truthfl.learning.pilot.runs import PilotDesign
@@ -65,7 +63,7 @@ class ConstantsJob:
         """The bound that the server's settings select, as a loss model."""
         return BOUNDS[self.server.bound](self.clients, self.training, self.constants)
 
-    def plan(self, model: LossModel) -> Mechanism:
+    def plan(self, model: LossModel) -> Contract:
         """The mechanism's plan on this loss model, without a margin for errors of the model."""
         server = self.server
         inputs = PlanInputs(
@@ -141,7 +139,7 @@ class DataJob:
         )
         self.classes.require_known(built.test.classes)
         return replace(
-            built, pilot=with_rule(built.pilot, self._rule), federated=with_rule(built.federated, self._rule)
+            built, pilot=replace(built.pilot, rule=self._rule), federated=replace(built.federated, rule=self._rule)
         )
 
     def with_clients(self, clients: Participants) -> DataJob:
@@ -189,7 +187,7 @@ class DataJob:
             self.data, self.trained_model, clients.dataset_size, self.training, clients.participation, self.task
         )
         self.classes.require_known(side.test.classes)
-        return replace(side, pilot=with_rule(side.pilot, self._rule))
+        return replace(side, pilot=replace(side.pilot, rule=self._rule))
 
     @property
     def _rule(self) -> ReportRule:
@@ -197,24 +195,32 @@ class DataJob:
 
     def plan(self, side: ServerSide, design: PilotDesign | None = None) -> Plan:
         """The contract, planned on the server's own data."""
-        return make_plan(
-            side,
-            mechanism=self.contract.mechanism,
-            name=self.clients.name,
-            sample_cost=self.clients.sample_cost,
-            labeling_cost=self.clients.labeling_cost,
-            loss_value=self.server.loss_value,
-            budget=self.server.budget,
-            budget_bounds=self.server.budget_bounds,
-            margin=self.server.margin,
-            confidence=self.server.confidence,
-            most_pay=self.server.most_pay,
-            test_samples=self.server.test_samples,
-            tune_step=self.tune_step,
-            design=design,
-            cost_distribution=_distribution(self.server),
-            stated=None if self.clients.stated is None else np.array(self.clients.stated),
+        clients = self.clients
+        people = People(
+            side.pilot.partition.sizes,
+            clients.labeling_cost,
+            clients.sample_cost,
+            side.pilot.participation,
+            clients.name,
+            None if clients.stated is None else np.array(clients.stated),
         )
+        return make_plan(
+            self.contract.mechanism, PilotSide(side, self.tune_step, design), people, prices_of(self.server)
+        )
+
+
+def prices_of(server: ServerSettings) -> Prices:
+    """What the operator is ready to pay, as [server] says."""
+    return Prices(
+        server.loss_value,
+        server.budget,
+        server.budget_bounds,
+        server.margin,
+        server.confidence,
+        server.most_pay,
+        server.test_samples,
+        _distribution(server),
+    )
 
 
 def _distribution(server: ServerSettings) -> CostDistribution | None:
@@ -225,7 +231,7 @@ def _require_screening(server: ServerSettings, contract: ContractChoice, clients
     """Raise `InputError` if a distribution of costs does not go with the rest of the job."""
     if server.cost_distribution is None:
         return
-    if contract.kind != CONSTANTS_CONTRACT:
+    if not contract.mechanism.screens:
         raise InputError(
             f'[server] cost_distribution is for [contract] kind = "lceme"; of {contract.kind!r} no menu is known that '
             "makes the true cost the best statement."
@@ -243,7 +249,7 @@ def _require_screening(server: ServerSettings, contract: ContractChoice, clients
             )
 
 
-def plan_job(job: ConstantsJob | DataJob, design: PilotDesign | None = None) -> Mechanism:
+def plan_job(job: ConstantsJob | DataJob, design: PilotDesign | None = None) -> Contract:
     """The job's contract: batch sizes and terms of pay of all clients. For a `DataJob`, this trains the pilot runs."""
     if isinstance(job, ConstantsJob):
         return job.plan(job.loss_model())

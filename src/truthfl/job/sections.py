@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truthfl.contracts.audition.plan import MOST_PAY
-from truthfl.contracts.contract import Mechanism
+from truthfl.contracts.contract import MOST_PAY, Contract
 from truthfl.contracts.lceme.loss_model import paper_bound, sound_bound
 from truthfl.contracts.lceme.private_costs import CostDistribution, VirtualCost
 from truthfl.contracts.payoff import WARN_PAY_OVER_COST, WARN_PAY_OVER_WORTH, WarnFactors
@@ -442,5 +441,5 @@ class ContractChoice:
         find_mechanism(self.kind)
 
     @property
-    def mechanism(self) -> type[Mechanism]:
+    def mechanism(self) -> type[Contract]:
         return find_mechanism(self.kind)

@@ -2,7 +2,7 @@
 
 Each step draws every sample with the same probability q, on its own and in secret, clips each drawn sample's gradient
 to length C, and adds Gaussian noise of standard deviation z·C to their sum. Its Rényi divergences are those of Mironov,
-Talwar and Zhang, "Rényi Differential Privacy of the Sampled Gaussian Mechanism" (arXiv 1908.10530), section 3.3; they
+Talwar and Zhang, "Rényi Differential Privacy of the Sampled Gaussian Contract" (arXiv 1908.10530), section 3.3; they
 add up over steps; the conversion to (ε, δ) is proposition 12 of Canonne, Kamath and Steinke (arXiv 2004.00010). Between
 whole orders the logarithm of the moment, which is convex in the order, is interpolated: an upper bound.
 """

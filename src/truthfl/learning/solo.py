@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,11 @@ from truthfl.learning.models.model import Features, Labels, Model, Params
 from truthfl.learning.models.softmax import SoftmaxRegression
 from truthfl.learning.people.behaviour import Behaviour, SoloRecipe, Unlabeled
 from truthfl.learning.privacy import DrawKey, PrivateModel, subkey
-from truthfl.learning.tasks.custom import OwnSteps
 from truthfl.learning.training.compute import Elsewhere, elsewhere, kernel, one_blas_thread, supports, usual_threads
-from truthfl.learning.training.draws import Purpose, below, bits, key
-from truthfl.learning.training.local_training import local_model, samples_by_hand
-from truthfl.learning.training.rounds import Run, make_engine
+from truthfl.learning.training.draws import Purpose, bits, key
+from truthfl.learning.training.local_training import after_steps, drawn_batches, local_model, samples_by_hand
+from truthfl.learning.training.rounds import make_engine
+from truthfl.learning.training.run import Run
 
 MOST_STEPS, MOST_SHIFTS = 10_000, 4
 LONGER_STEPS = 4  # of `SoloRecipe.LONGER`, as a multiple of the prescribed ones
@@ -107,7 +107,7 @@ def train_alone(
     solo, own = solo_model(model, recipe), _augmented(features, recipe.shifts)
     repeated, params = np.tile(labels, 1 + recipe.shifts), solo.init(seed)
     if not isinstance(solo, PrivateModel):
-        return _in_numpy(solo, params, own, repeated, recipe, audition_seed(seed))
+        return _by_steps(solo, params, own, repeated, recipe, audition_seed(seed))
     for step in range(recipe.steps):
         params = local_model(
             solo,
@@ -145,7 +145,7 @@ def train_all_alone(
             return start
         repeated, all_labels = _augmented(features, recipe.shifts), np.tile(labels, 1 + recipe.shifts)
         if not isinstance(solo, PrivateModel) and (kernel() is None or not supports(solo, repeated)):
-            return _in_numpy(solo, start, repeated, all_labels, recipe, audition_seed(seed))
+            return _by_steps(solo, start, repeated, all_labels, recipe, audition_seed(seed))
         data = LabeledSamples(repeated, all_labels, classes)
         federated = Federated(solo, data, Partition(np.arange(len(data)), np.array([0, len(data)])), training)
         engine = make_engine(federated)
@@ -165,24 +165,14 @@ def train_all_alone(
     return np.stack(trained)
 
 
-def _in_numpy(
+def _by_steps(
     solo: Model, start: Params, features: Features, labels: Labels, recipe: Recipe, draws_seed: int
 ) -> Params:
-    """The solo model by the model's own functions, as `NumPyEngine` trains it; draws are shared among clients."""
-    params, weight = start.copy(), np.full(recipe.batch_size, 1.0 / recipe.batch_size, dtype=np.float32)
-    for batch in _batches(draws_seed, recipe.steps, recipe.batch_size, len(labels)):
-        if isinstance(solo, OwnSteps):
-            params = solo.local_steps(params, features, labels, [batch], recipe.step_size)
-        else:
-            gradient = solo.weighted_gradient(params, features[batch], labels[batch], weight)
-            params -= np.float32(recipe.step_size) * gradient
+    """The solo model by the model's own functions: a round of one step after the other."""
+    params = start
+    for batch in drawn_batches(draws_seed, 0, np.arange(recipe.steps), 0, recipe.batch_size, len(labels)):
+        params = after_steps(solo, params, features, labels, [batch], recipe.step_size)
     return params
-
-
-@lru_cache(maxsize=64)
-def _batches(seed: int, steps: int, batch_size: int, samples: int) -> NDArray[np.int64]:
-    """The samples that a client draws in each step, (steps, batch); all with so many samples draw the same."""
-    return below(bits(key(seed, Purpose.BATCH, 0, np.arange(steps), 0), batch_size), samples)
 
 
 def solo_model(model: Model, recipe: Recipe) -> Model:
@@ -233,7 +223,7 @@ def _augmented(features: Features, shifts: int) -> Features:
 
 
 Samples = Callable[[], tuple[Features, Labels]]
-"""Returns a client's samples; called when her model is trained."""
+"""Returns a client's samples; called when the client's model is trained."""
 
 
 def losses_of_groups(
@@ -411,10 +401,10 @@ def _fit(scores: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
 def audition_samples(
     behaviour: Behaviour, features: Features, labels: Labels, client: int, seed: int
 ) -> tuple[Features, Labels]:
-    """The samples on which she trains alone, and their labels.
+    """The samples on which a client trains alone, and their labels.
 
-    There is no common model yet: samples that it would label are left out. Who has no labels of her own at all draws
-    them at random.
+    There is no common model yet: samples that it would label are left out. A client who has no other
+    labels draws them at random.
 
     labels  of all samples that were asked for: made by hand, drawn at random or derived
     """
@@ -435,6 +425,6 @@ def audition_model(
     seed: int,
     private_key: DrawKey | None = None,
 ) -> Params:
-    """Her solo model; `private_key` as in `train_alone`."""
+    """A client's solo model; `private_key` as in `train_alone`."""
     used = audition_samples(behaviour, features, labels, client, seed)
     return train_alone(model, *used, changed_recipe(recipe, behaviour.solo_recipe), seed, private_key)

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from truthfl.coded_text import coded
-from truthfl.errors import InputError
 
 if TYPE_CHECKING:
-    from truthfl.contracts.audition.pay import Audition
     from truthfl.contracts.contract import Observation
     from truthfl.ledger.terms import Offer
 
@@ -59,13 +57,14 @@ class SoloEvidence:
 
     solo_loss       test loss of the model that she trained alone; None if there is none
     level_shift     shift of the expected solo loss by those of the others, in standard deviations
-    present_labels  her labels and those of the others who passed, each times the share of rounds delivered
+    present_labels  her labels and those of the others who passed, each times the share of rounds delivered; None for
+                    all labels
     loss_rise       of the expected joint loss, because rounds did not change the model
     """
 
     solo_loss: float | None
     level_shift: float
-    present_labels: float
+    present_labels: float | None
     loss_rise: float = 0.0
 
 
@@ -74,51 +73,46 @@ def no_model_reason(reason: str) -> str:
     return next((told for told in NO_MODEL.values() if told == reason), reason)
 
 
-def audition_of(offer: Offer) -> Audition:
-    """The terms of this offer's audition."""
-    from truthfl.contracts.audition.pay import Audition
-
-    if not isinstance(offer.mechanism, Audition):
-        raise InputError(f"the contract {offer.job.contract!r} has no terms of an audition; a job cannot run it.")
-    return offer.mechanism
-
-
 def level_shifts(offers: Sequence[Offer], solo_loss: Mapping[str, float | None]) -> dict[str, float]:
     """The shift of each client's expected solo loss, by name; solo_loss has those of all clients, None for none."""
     import numpy as np
 
     from truthfl.contracts.audition.level import peer_shifts
 
-    terms = [audition_of(offer) for offer in offers]
+    terms = [offer.mechanism.stage for offer in offers]
     losses = np.array([_number(solo_loss[offer.client.name]) for offer in offers])
-    level = np.array([float(one.solo_level[0]) for one in terms])
-    spread = np.array([float(one.solo_spread[0]) for one in terms])
+    level = np.array([float(one.level[0]) for one in terms])
+    spread = np.array([float(one.spread[0]) for one in terms])
     shifts = peer_shifts((losses - level) / spread)
     return {offer.client.name: float(shift) for offer, shift in zip(offers, shifts, strict=True)}
 
 
 def passes(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
     """Whether a client with this solo loss takes part in the joint training."""
-    return bool(audition_of(offer).passes(_solo_observation(solo_loss, level_shift))[0])
+    return bool(offer.mechanism.passes(_solo_observation(solo_loss, level_shift))[0])
 
 
 def is_too_good(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
     """Whether the operator looks at a solo model with this loss before it is paid."""
-    return bool(audition_of(offer).too_good(_solo_observation(solo_loss, level_shift))[0])
+    return bool(offer.mechanism.too_good(_solo_observation(solo_loss, level_shift))[0])
 
 
 def expected_solo_loss(offer: Offer, level_shift: float) -> float:
     """The solo loss that is expected of her, given those of the others."""
-    return float(audition_of(offer).expected_solo_loss(_solo_observation(None, level_shift))[0])
+    return float(offer.mechanism.expected_solo_loss(_solo_observation(None, level_shift))[0])
 
 
-def label_and_computing_pay(
-    offer: Offer, test_loss: float, delivered: int, asked: int, evidence: SoloEvidence
-) -> tuple[float, float]:
-    """The two parts of pay, in the job's currency, not rounded."""
+def highest_passing_loss(offer: Offer, level_shift: float) -> float:
+    """The solo loss up to which she takes part in the joint training, given those of the others."""
+    return expected_solo_loss(offer, level_shift) + float(offer.mechanism.stage.gate[0])
+
+
+def pay_parts(
+    offer: Offer, test_loss: float, delivered: int, asked: int, evidence: SoloEvidence | None
+) -> dict[str, float]:
+    """The parts of pay by name, in the job's currency, not rounded."""
     observed = observation_of(test_loss, delivered, asked, evidence)
-    terms = audition_of(offer)
-    return float(terms.label_pay(observed)[0]), float(terms.computing_pay(observed)[0])
+    return {name: float(values[0]) for name, values in offer.mechanism.parts(observed).items()}
 
 
 def observation_of(

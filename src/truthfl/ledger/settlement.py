@@ -1,10 +1,10 @@
 """Settlement of a job: each participant's pay is computed from the ledger and written into it once.
 
 Computing is paid by the share of all rounds of the contract that she delivered. So that nobody loses by rounds that did
-not take place, or could not change the model, what so few rounds do on the pilot is added to the expected loss of an
-audition, and taken off the tested loss under other contracts. Under a contract that does not say how much that is, the
-tested loss of a job that was ended counts only where it is below the expected one. Where the model is lost nobody knows
-its loss, and the expected one counts.
+not take place, or could not change the model, what so few rounds do on the pilot is added to the expected loss by a
+contract whose formula has it, and taken off the tested loss under other contracts. Under a contract that does not say
+how much that is, the tested loss of a job that was ended counts only where it is below the expected one. Where the
+model is lost nobody knows its loss, and the expected one counts.
 
 One transaction writes all settlements and opens the payments. Calling it again changes nothing: entries have unique
 keys, and their content depends only on earlier entries.
@@ -13,7 +13,7 @@ keys, and their content depends only on earlier entries.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from truthfl.coded_text import coded, english
@@ -21,7 +21,7 @@ from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.commands import END, REFUSE, REMOVE, REMOVED, command_fault
 from truthfl.ledger.entry import Entry, Item
-from truthfl.ledger.evidence import SoloEvidence, label_and_computing_pay, passes
+from truthfl.ledger.evidence import SoloEvidence, observation_of, passes, pay_parts
 from truthfl.ledger.job_view import JobView, job_view, refusal_of
 from truthfl.ledger.payments import due_items
 from truthfl.ledger.terms import Offer
@@ -49,9 +49,9 @@ BY_LOWER_LOSS = (
 BY_EXPECTED_LOSS = "if the job was ended, the lower of test_loss and expected_loss counts." + IF_LOST
 
 
-def early_end_in_words(loss_by_rounds: Sequence[float], *, audition: bool) -> str:
-    """The rule, for an offer with these losses by rounds, with an audition or without."""
-    return IN_WORDS + ((BY_ROUNDS if audition else BY_LOWER_LOSS) if loss_by_rounds else BY_EXPECTED_LOSS)
+def early_end_in_words(loss_by_rounds: Sequence[float], *, by_rise: bool) -> str:
+    """The rule, for an offer with these losses by rounds; `by_rise`: whether its formula has `loss_rise`."""
+    return IN_WORDS + ((BY_ROUNDS if by_rise else BY_LOWER_LOSS) if loss_by_rounds else BY_EXPECTED_LOSS)
 
 
 def counted_loss(
@@ -70,10 +70,10 @@ def counted_loss(
     evidence  of her audition; None without one
     """
     if lost:
-        return offer.job.expected_loss if evidence is None else _expected_joint_loss(offer, evidence)
+        return _expected_joint_loss(offer, evidence)
     if not offer.job.loss_by_rounds:
         return min(test_loss, offer.job.expected_loss) if ended else test_loss
-    return test_loss if offer.job.has_audition else max(test_loss - rise, min(test_loss, 0.0))
+    return test_loss if offer.mechanism.counts_loss_rise else max(test_loss - rise, min(test_loss, 0.0))
 
 
 def loss_in_receipt(document: Document, offer: Offer, evidence: SoloEvidence | None) -> float:
@@ -83,11 +83,10 @@ def loss_in_receipt(document: Document, offer: Offer, evidence: SoloEvidence | N
     return counted_loss(offer, tested, rise, ended=ended, lost=lost, evidence=evidence)
 
 
-def _expected_joint_loss(offer: Offer, evidence: SoloEvidence) -> float:
-    from truthfl.ledger.evidence import audition_of, observation_of
-
-    observed = observation_of(offer.job.expected_loss, None, None, evidence)
-    return float(audition_of(offer).expected_joint_loss(observed)[0])
+def _expected_joint_loss(offer: Offer, evidence: SoloEvidence | None) -> float:
+    """The loss that the contract expects of those who took part; that of the offer if it does not ask who did."""
+    expected = offer.mechanism.expected_joint_loss(observation_of(offer.job.expected_loss, None, None, evidence))
+    return offer.job.expected_loss if expected is None or evidence is None else float(expected[0])
 
 
 def receipt_commands(offer: Offer, view: JobView, before: int) -> list[Entry]:
@@ -192,7 +191,8 @@ class Settled:
 
     solo_loss, level_shift, present_labels   as in `SoloEvidence`
     passed                     whether she took part in the joint training
-    label_pay, computing_pay   the two parts of the amount
+
+    parts              of the amount by name, as in `Contract.parts`; empty if the contract has none
     """
 
     client: str
@@ -205,11 +205,10 @@ class Settled:
     present_labels: float | None = None
     loss_rise: float | None = None
     passed: bool | None = None
-    label_pay: float | None = None
-    computing_pay: float | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
-OF_AUDITION = ("solo_loss", "level_shift", "present_labels", "passed", "label_pay", "computing_pay")
+OF_AUDITION = ("solo_loss", "level_shift", "present_labels", "passed")
 
 
 def settled_for(
@@ -228,8 +227,8 @@ def settled_for(
     pay, loss_rise = offer.pay(test_loss, delivered, asked, evidence), rise if offer.job.loss_by_rounds else None
     if evidence is None:
         amount = offer.amount(test_loss, delivered, asked)
-        return Settled(offer.client.name, delivered, asked, amount, pay, loss_rise=loss_rise)
-    label_pay, computing_pay = label_and_computing_pay(offer, test_loss, delivered, asked, evidence)
+        parts = pay_parts(offer, test_loss, delivered, asked, None)
+        return Settled(offer.client.name, delivered, asked, amount, pay, loss_rise=loss_rise, parts=parts)
     return Settled(
         client=offer.client.name,
         delivered=delivered,
@@ -241,8 +240,7 @@ def settled_for(
         present_labels=evidence.present_labels,
         loss_rise=loss_rise,
         passed=passes(offer, evidence.solo_loss, evidence.level_shift),
-        label_pay=label_pay,
-        computing_pay=computing_pay,
+        parts=pay_parts(offer, test_loss, delivered, asked, evidence),
     )
 
 
@@ -264,10 +262,13 @@ def evidence_of(offer: Offer, view: JobView) -> SoloEvidence:
 
 
 def settlement_document(settled: Settled) -> dict[str, Any]:
-    """The settlement as ledger document, without what is None because the terms have no audition, or no such losses."""
-    left_out = set() if settled.passed is not None else set(OF_AUDITION)
+    """The settlement as ledger document, in which each part of pay stands by its name.
+
+    What is None because the terms have no audition, or no such losses, is left out.
+    """
+    left_out = {"parts"} if settled.passed is not None else {"parts", *OF_AUDITION}
     left_out |= {"loss_rise"} if settled.loss_rise is None else set()
-    return {name: value for name, value in vars(settled).items() if name not in left_out}
+    return {name: value for name, value in vars(settled).items() if name not in left_out} | dict(settled.parts)
 
 
 def settle(ledger: Ledger, job: str) -> list[Settled]:
@@ -289,4 +290,6 @@ def settle(ledger: Ledger, job: str) -> list[Settled]:
 
 def read_settlement(entry: Entry) -> Settled:
     """The settlement in this entry."""
-    return Settled(**entry.document)
+    known = {one.name for one in fields(Settled)}
+    parts = {name: value for name, value in entry.document.items() if name not in known}
+    return Settled(**{name: value for name, value in entry.document.items() if name in known}, parts=parts)

@@ -25,7 +25,7 @@ from truthfl.ledger.evidence import SoloEvidence, observation_of
 from truthfl.texts import LONGEST_PAYMENT_NOTE, is_plain
 
 if TYPE_CHECKING:
-    from truthfl.contracts.contract import Mechanism
+    from truthfl.contracts.contract import Contract
     from truthfl.contracts.setting import FloatArray, IntArray
 
 
@@ -437,7 +437,7 @@ class Offer:
         return f"{self.job.version}/{self.client.name}"
 
     @cached_property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> Contract:
         """The mechanism that computes pay, with this client only."""
         from truthfl.contracts.contract import require_collected
         from truthfl.contracts.registry import find_mechanism
@@ -456,7 +456,7 @@ class Offer:
             raise InputError(
                 f"the contract is {self.job.contract!r}; the offer must have a recipe just if it pays by one."
             )
-        if self.job.has_audition and self.client.pay["labels"] != self.client.samples:
+        if self.client.pay.get("labels", self.client.samples) != self.client.samples:
             raise InputError("the offer asks for another number of labels than its audition pays for.")
 
     @property

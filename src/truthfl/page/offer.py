@@ -19,15 +19,15 @@ from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
+from truthfl.coded_text import CodedText, amount
 from truthfl.contracts.formulas import work_cost
 from truthfl.errors import InputError
 from truthfl.instructions import SECONDS_A_LABEL
-from truthfl.ledger.evidence import SoloEvidence, audition_of, expected_solo_loss, label_and_computing_pay, passes
+from truthfl.ledger.evidence import SoloEvidence, expected_solo_loss, highest_passing_loss, passes, pay_parts
 from truthfl.ledger.terms import OWN, Offer, TriedLie
-from truthfl.page.catalogue import Message, MessageError, amount_of, money, rounded
+from truthfl.page.catalogue import Message, MessageError, money, rounded
 
 if TYPE_CHECKING:
-    from truthfl.contracts.setting import FloatArray
     from truthfl.learning.privacy_promise import PromisedPrivacy
 
 
@@ -45,44 +45,42 @@ def require_sound_audition(offer: Offer) -> None:
             raise InputError(f"the offer's {name} is {value}; it must be a number from 0 on.")
 
 
-def audition_numbers(offer: Offer) -> dict[str, float]:
-    """The terms of the offer's audition by name."""
-    return {name: float(values[0]) for name, values in audition_of(offer).terms().items()}
-
-
 def expected_evidence(offer: Offer, solo_rise: float = 0.0) -> SoloEvidence | None:
     """The evidence of an honest audition, with a solo loss that is higher by `solo_rise`; None without an audition."""
     if not offer.job.has_audition:
         return None
-    terms = audition_numbers(offer)
-    return SoloEvidence(terms["solo_level"] + solo_rise, 0.0, terms["total_labels"])
+    return SoloEvidence(float(offer.mechanism.stage.level[0]) + solo_rise, 0.0, None)
 
 
 def audition_view(offer: Offer) -> dict[str, Any] | None:
-    """Both parts of pay and the gate; None without an audition.
+    """The parts of pay and the gate; None without an audition.
 
-    labels, computing, total   each with expected and most pay
+    parts, total               each with expected and most pay; a part has its name, and what it is for in words
     level, spread              mean and standard deviation of honest clients' solo losses
     limit                      the highest solo loss that passes, if the others' solo losses are as expected
-    label_deviation            standard deviation of label pay among honest clients
+    label_deviation            standard deviation of pay among honest clients, if the joint loss is as expected
     stopped_chance             probability that an honest client does not pass
     """
     evidence = expected_evidence(offer)
     if evidence is None:
         return None
-    terms = audition_numbers(offer)
-    labels, computing = label_and_computing_pay(offer, offer.job.expected_loss, 1, 1, evidence)
-    most_labels, most_computing = terms["label_cap"], terms["joint_cap"]
-    excess_spread = terms["solo_spread"] * math.sqrt(1.0 + terms["labels"] / terms["total_labels"])
+    mechanism, loss = offer.mechanism, offer.job.expected_loss
+    stage, most = mechanism.stage, mechanism.most_parts()
+    parts = pay_parts(offer, loss, 1, 1, evidence)
     return {
-        "labels": {"expected": labels, "most": most_labels},
-        "computing": {"expected": computing, "most": most_computing},
-        "total": {"expected": labels + computing, "most": most_labels + most_computing},
-        "level": terms["solo_level"],
-        "spread": terms["solo_spread"],
-        "limit": terms["solo_level"] + terms["gate"],
-        "label_deviation": float(audition_of(offer).deviation(offer.job.expected_loss, 0.0)[0]),
-        "stopped_chance": NormalDist(0.0, excess_spread).cdf(-terms["gate"]),
+        "parts": [
+            {"name": name, "words": mechanism.part_words[name], "expected": part, "most": float(most[name][0])}
+            for name, part in parts.items()
+        ],
+        "total": {
+            "expected": offer.amount(loss, 1, 1, evidence),
+            "most": float(mechanism.pay_range(0.0, loss)[1][0]),
+        },
+        "level": float(stage.level[0]),
+        "spread": float(stage.spread[0]),
+        "limit": highest_passing_loss(offer, 0.0),
+        "label_deviation": float(mechanism.deviation(loss, 0.0)[0]),
+        "stopped_chance": float(mechanism.stop_chance()[0]),
     }
 
 
@@ -378,14 +376,14 @@ def _by_solo_loss(
     evidence: SoloEvidence,
     points: Mapping[str, float],
 ) -> dict[str, Any]:
-    terms, (delivered, asked) = audition_numbers(offer), rounds or (1, 1)
-    level = expected_solo_loss(offer, evidence.level_shift)
-    band = [level - 2 * terms["solo_spread"], level + 2 * terms["solo_spread"]]
+    (delivered, asked), level = rounds or (1, 1), expected_solo_loss(offer, evidence.level_shift)
+    spread = float(offer.mechanism.stage.spread[0])
+    band = [level - 2 * spread, level + 2 * spread]
 
     def pay(solo_loss: float) -> float:
         return offer.amount(test_loss, delivered, asked, replace(evidence, solo_loss=solo_loss))
 
-    return _plot(offer, "plot.own_loss", pay, points, band, level + terms["gate"])
+    return _plot(offer, "plot.own_loss", pay, points, band, highest_passing_loss(offer, evidence.level_shift))
 
 
 def _plot(
@@ -418,41 +416,16 @@ def _grid(losses: list[float]) -> list[float]:
 
 
 def explanation(offer: Offer) -> list[dict[str, Any] | str]:
-    """Messages; sentences in English where the contract is not a built-in one."""
-    known = _built_in(offer)
+    """Messages; sentences in English where the contract's have no translation."""
     job = offer.job
-    sentences: list[dict[str, Any] | str] = (
-        [*offer.mechanism.explanation(lambda amount: money(amount, job.minor_units, job.currency))]
-        if known is None
-        else [asdict(message) for message in known]
-    )
+
+    def told(value: float) -> str:
+        return amount(money(value, job.minor_units, job.currency), value, job.minor_units, job.currency)
+
+    sentences: list[dict[str, Any] | str] = [
+        sentence.form if isinstance(sentence, CodedText) else sentence for sentence in offer.mechanism.explanation(told)
+    ]
     return [*sentences, *([asdict(Message("explanation.stated_cost"))] if offer.client.stated else [])]
-
-
-def _built_in(offer: Offer) -> list[Message] | None:
-    """The messages for a built-in contract; None for others."""
-    from truthfl.contracts.audition.pay import Audition
-    from truthfl.contracts.lceme.contract import Contract
-
-    mechanism, job = offer.mechanism, offer.job
-
-    def amount(values: FloatArray) -> dict[str, Any]:
-        return amount_of(float(values[0]), job.minor_units, job.currency)
-
-    if type(mechanism) is Contract:
-        return [Message("explanation.lceme", {"worth": amount(mechanism.slope / 100)})]
-    if type(mechanism) is Audition:
-        labels = {
-            "number": int(mechanism.labels[0]),
-            "expected": amount(mechanism.label_base),
-            "worth": amount(mechanism.label_slope / 100),
-        }
-        return [
-            Message("explanation.audition_labels", labels),
-            Message("explanation.audition_computing", {"expected": amount(mechanism.joint_base)}),
-            Message("explanation.audition_limits", {"most": amount(mechanism.label_cap + mechanism.joint_cap)}),
-        ]
-    return None
 
 
 MUCH = 10.0  # an ε above which little is promised

@@ -1,8 +1,6 @@
 """A receipt on the page: why it pays what it pays, and the audition's evidence.
 
 Receipts come from the server and are untrusted.
-
-Receipts come from the server and are untrusted.
 """
 
 from __future__ import annotations
@@ -17,16 +15,15 @@ from truthfl.ledger.evidence import (
     NO_LABELS,
     NOT_OPENED,
     SoloEvidence,
-    audition_of,
     expected_solo_loss,
-    label_and_computing_pay,
+    highest_passing_loss,
     no_model_reason,
     observation_of,
+    pay_parts,
 )
 from truthfl.ledger.settlement import loss_in_receipt
 from truthfl.ledger.terms import Offer
 from truthfl.page.catalogue import Message, rounded, shown
-from truthfl.page.offer import audition_numbers
 from truthfl.texts import plain
 
 LONGEST_REASON = 300  # of letters, of the server's reason
@@ -48,7 +45,7 @@ def evidence_in(offer: Offer, settlement: Mapping[str, Any]) -> SoloEvidence | N
 def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidence | None) -> dict[str, Any] | None:
     """The audition of a receipt's document; None without one.
 
-    labels, computing     the parts of pay
+    parts                 of pay: their names, what they are for in words, and amounts
     expected, limit       expected solo loss, and the highest that passes
     expected_joint_loss   with the labels of those who took part
     reason                the server's, if no model of hers was taken; reason_message: the same for the browser
@@ -58,8 +55,7 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
     settlement = document["settlement"]
     test_loss = loss_in_receipt(document, offer, evidence)
     rounds, expected = (settlement["delivered"], settlement["asked"]), expected_solo_loss(offer, evidence.level_shift)
-    parts = label_and_computing_pay(offer, test_loss, *rounds, evidence)
-    joint = audition_of(offer).expected_joint_loss(observation_of(test_loss, *rounds, evidence))
+    joint = offer.mechanism.expected_joint_loss(observation_of(test_loss, *rounds, evidence))
     reason = document["audition"]["result"]["reason"]
     return {
         "passed": settlement["passed"] is True,
@@ -67,10 +63,12 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
         "reason_message": None if reason is None else shown(no_model_reason(str(reason)[:LONGEST_REASON])),
         "solo_loss": evidence.solo_loss,
         "expected": expected,
-        "limit": expected + audition_numbers(offer)["gate"],
-        "expected_joint_loss": float(joint[0]),
-        "labels": parts[0],
-        "computing": parts[1],
+        "limit": highest_passing_loss(offer, evidence.level_shift),
+        "expected_joint_loss": offer.job.expected_loss if joint is None else float(joint[0]),
+        "parts": [
+            {"name": name, "words": offer.mechanism.part_words[name], "paid": part}
+            for name, part in pay_parts(offer, test_loss, *rounds, evidence).items()
+        ],
     }
 
 
@@ -105,7 +103,7 @@ def _by_command(command: Mapping[str, Any]) -> Message | None:
 
 def _by_audition(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidence) -> Message:
     if evidence.solo_loss is not None:
-        limit = expected_solo_loss(offer, evidence.level_shift) + audition_numbers(offer)["gate"]
+        limit = highest_passing_loss(offer, evidence.level_shift)
         return Message("receipt.why_stopped", {"own": rounded(evidence.solo_loss, 2), "limit": rounded(limit, 2)})
     reason = plain(document["audition"]["result"]["reason"] or "")
     if NO_LABELS in reason:

@@ -38,29 +38,21 @@ def signed_terms_view(offer: Offer) -> dict[str, Any]:
 
 def formula_messages(offer: Offer) -> list[Message]:
     """The formula in words."""
-    from truthfl.contracts.audition.pay import Audition
-    from truthfl.contracts.baselines import FlatPay
-    from truthfl.contracts.lceme.contract import Contract
+    from truthfl.contracts.registry import find_mechanism
 
-    keys = {
-        Audition.formula: ("terms.formula_labels", "terms.formula_computing", "terms.formula_sum"),
-        Contract.formula: ("terms.formula_lceme",),
-        FlatPay.formula: ("terms.formula_flat",),
-    }
-    return [Message(key) for key in keys.get(offer.job.formula, ())]
+    known = find_mechanism(offer.job.contract)
+    return [Message(key) for key in known.formula_keys] if known.formula == offer.job.formula else []
 
 
 def dropping_out_messages(offer: Offer) -> list[Message]:
     """What happens if she drops out, or the operator ends the job."""
-    from truthfl.contracts.audition.pay import Audition
-    from truthfl.contracts.lceme.contract import Contract
+    from truthfl.contracts.registry import find_mechanism
 
-    keys = {Audition.dropping_out: "terms.dropping_out_audition", Contract.dropping_out: "terms.dropping_out"}
-    for words, key in keys.items():
-        rest = offer.job.dropping_out.removeprefix(words).strip()
-        if offer.job.dropping_out.startswith(words) and (not rest or rest in EARLY_END):
-            return [Message(key), *([Message(EARLY_END[rest])] if rest else [])]
-    return []
+    known, told = find_mechanism(offer.job.contract), offer.job.dropping_out
+    rest = told.removeprefix(known.dropping_out).strip()
+    if not known.dropping_out_key or not told.startswith(known.dropping_out) or (rest and rest not in EARLY_END):
+        return []
+    return [Message(known.dropping_out_key), *([Message(EARLY_END[rest])] if rest else [])]
 
 
 NUMBER = r"([0-9.]+(?:e[-+]?[0-9]+)?)"

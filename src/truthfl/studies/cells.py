@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.contracts.audition.planning import PILOT_SEED
+from truthfl.contracts.audition.pilot import PILOT_SEED
 from truthfl.contracts.setting import Strategies, Training
 from truthfl.learning.data.federations import (
     Data,
     ModelChoice,
     SimulatedFederation,
     build_federation,
-    with_rule,
-    with_training,
 )
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.data.samples import LabeledSamples
@@ -147,7 +144,7 @@ def train_cell(
 ) -> Result:
     """Train once per seed and evaluate every `every` rounds."""
     federation = federation_of(data, model, sizes, participation, task=task, aggregation=aggregation)
-    federated = with_training(federation.pilot if pilot else federation.federated, Training(rounds, 1, step_size))
+    federated = replace(federation.pilot if pilot else federation.federated, training=Training(rounds, 1, step_size))
     strategies = Strategies(labeling_effort, batch_size, report_scale)
     data_sets = {"train": train_loss_samples(federated), "test": federation.test}
     with np.errstate(over="ignore", invalid="ignore"):  # with lies, training may diverge
@@ -175,7 +172,7 @@ def tune_step(
 ) -> Result:
     """Search the step size with the least test loss after `rounds` rounds on the server's pilot data."""
     federation = federation_of(data, model, sizes, participation, task=task)
-    federated = with_training(federation.pilot, Training(rounds, 1, low))
+    federated = replace(federation.pilot, training=Training(rounds, 1, low))
     search = find_step_size(federated, federation.test, batch_size, low=low, high=high, seeds=seeds)
     return {"best": np.array(search.best), "tried": search.tried, "loss": search.loss, "error": search.standard_error}
 
@@ -192,8 +189,8 @@ def sample_gradients(
     batch_size: int,
 ) -> Result:
     """Measure gradients along an honest training run on the server's pilot data."""
-    federated = with_training(
-        federation_of(data, model, sizes, participation, task=task).pilot, Training(rounds, 1, step_size)
+    federated = replace(
+        federation_of(data, model, sizes, participation, task=task).pilot, training=Training(rounds, 1, step_size)
     )
     gradients = measure_gradients(federated, batch_size=batch_size)
     return {
@@ -219,31 +216,16 @@ def federation_of(
     task: Mapping[str, Any] | None = None,
     aggregation: Mapping[str, str] | None = None,
 ) -> SimulatedFederation:
-    """The federation of these JSON values; cached. With `labels`, each client has the samples that she labels."""
-    chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
-    asked = None if labels is None else tuple(labels)
-    choice, rule = TaskChoice.of_document(task), ReportRule(aggregation_of(aggregation))
-    return _federation(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, choice, rule)
-
-
-@lru_cache(maxsize=8)
-def _federation(
-    data: Data,
-    model: ModelChoice,
-    sizes: tuple[int, ...],
-    participation: tuple[float, ...],
-    labels: tuple[int, ...] | None,
-    task: TaskChoice,
-    rule: ReportRule,
-) -> SimulatedFederation:
-    federation = build_federation(data, model, sizes, Training(1), participation, task)
-    federation = replace(
-        federation, federated=with_rule(federation.federated, rule), pilot=with_rule(federation.pilot, rule)
+    """The federation of these JSON values. With `labels`, each client has the samples that they label."""
+    chances = 1.0 if participation is None else tuple(participation)
+    chosen, rule = Data(**data), ReportRule(aggregation_of(aggregation))
+    built = build_federation(
+        chosen, ModelChoice(**model), tuple(sizes), Training(1), chances, TaskChoice.of_document(task)
     )
-    if labels is None:
-        return federation
-    federated = ask_for_labels(federation.federated, labels, data.seed)
-    return replace(federation, federated=federated, pilot=ask_for_labels(federation.pilot, labels, PILOT_SEED))
+    pilot, federated = replace(built.pilot, rule=rule), replace(built.federated, rule=rule)
+    if labels is not None:
+        federated, pilot = ask_for_labels(federated, labels, chosen.seed), ask_for_labels(pilot, labels, PILOT_SEED)
+    return replace(built, federated=federated, pilot=pilot)
 
 
 def with_exceptions(value: float, count: int, other: float, clients: Sequence[int]) -> tuple[float, ...]:

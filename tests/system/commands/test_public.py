@@ -12,6 +12,7 @@ import pytest
 
 import truthfl
 import truthfl.ledger
+from truthfl import find_mechanism, mechanism_kinds
 
 SOURCE = Path(truthfl.__file__).parent
 
@@ -186,6 +187,40 @@ def test_contracts_are_formulas_except_where_they_measure_and_learning_knows_non
         or (module[0] == "learning" and other[0] == "contracts" and other[:2] not in WHAT_LEARNING_SEES)
     ]
     assert wrong == []
+
+
+ABOUT_TWO_CONTRACTS = {("public",), ("studies", "reproduce"), ("studies", "size")}  # the facade; paper and sizes
+KINDS_OF_CONTRACTS = {find_mechanism(kind).__name__ for kind in mechanism_kinds()} | {"Contract"}
+WHICH = re.compile(r"(contract|mechanism|rule|planned|own)\.kind$|(job|terms|offer)\.contract$")
+
+
+def asks_which_contract(tree):
+    """The places of a module that name a contract's class, or compare a contract's class or kind."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass", "type"):
+            if set(re.findall(r"\w+", ast.unparse(node))) & KINDS_OF_CONTRACTS:
+                yield ast.unparse(node)
+        elif isinstance(node, ast.Compare) and any(
+            WHICH.search(ast.unparse(side)) for side in (node.left, *node.comparators)
+        ):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.alias | ast.Name) and "Audition" in (vars(node).get("name"), vars(node).get("id")):
+            yield "Audition"
+
+
+def test_nothing_outside_the_contracts_asks_which_contract_it_has():
+    found = {
+        str(path.relative_to(SOURCE)): places
+        for path in SOURCE.rglob("*.py")
+        for parts in [path.relative_to(SOURCE).with_suffix("").parts]
+        if parts[0] != "contracts" and parts[:2] not in ABOUT_TWO_CONTRACTS
+        if (places := list(asks_which_contract(ast.parse(path.read_text()))))
+    }
+    assert found == {}
+    asked = (
+        "isinstance(rule, FlatPay); contract.kind == 'lceme'; from truthfl import Audition; offer.job.contract in known"
+    )
+    assert len(list(asks_which_contract(ast.parse(asked)))) == 4
 
 
 def test_no_folder_has_too_many_modules_and_no_package_is_empty():

@@ -12,7 +12,7 @@ import pytest
 import truthfl
 from helpers.commands import truthfl as ended
 from helpers.small_jobs import small_job_file, ten_client_job_file
-from truthfl import Mechanism
+from truthfl import Contract
 from truthfl.adversary.pilot_lies import search_on_pilot
 from truthfl.adversary.strategy import KINDS, LiePoint, ReportKind
 from truthfl.job import read_job
@@ -118,7 +118,7 @@ def test_the_same_seed_finds_the_same_lie_and_nothing_is_trained_twice(small, me
 
 
 @dataclass(frozen=True, eq=False)
-class AllOrNothing(Mechanism):
+class AllOrNothing(Contract):
     """Pays twice the cost if the loss is not far above the expected one, else nothing."""
 
     kind: ClassVar[str] = "all or nothing"

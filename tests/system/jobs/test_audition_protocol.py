@@ -109,13 +109,13 @@ def test_offers_ask_for_labels_and_say_the_recipe(honest, plans):
     setting, found = honest
     plan = plans(setting.job, None)
     for i, offer in enumerate(found.agreement.offers):
-        assert offer.job.recipe == plan.audition.recipe.document()
+        assert offer.job.recipe == plan.recipe.document()
         assert offer.job.audition_seconds == 3600.0
-        assert offer.client.samples == plan.audition.labels[i] <= setting.job.clients.dataset_size[i]
-        assert offer.client.audition_cost == plan.audition.measurement.audition_cost[i]
+        assert offer.client.samples == plan.details.labels[i] <= setting.job.clients.dataset_size[i]
+        assert offer.client.audition_cost == plan.solo_cost[i]
         assert offer_from(offer.document()).hash == offer.hash
     written = found.plans[-1].document["audition"]
-    assert written["recipe"] == plan.audition.recipe.document()
+    assert written["recipe"] == plan.recipe.document()
     assert "left_out" not in found.plans[-1].document
     assert len(written["solo"]["labels"]) == len(written["solo"]["loss"])
     assert set(written["joint"]) == {"curve", "error"}
@@ -150,7 +150,7 @@ def test_solo_models_and_losses_are_those_of_training_alone(honest):
     setting, found = honest
     federated = setting.scene.federated
     models = np.load(solo_file(setting.folder / "models", found.name))
-    recipe = setting.plans(setting.job, None).audition.recipe
+    recipe = setting.plans(setting.job, None).recipe
     for i, offer in enumerate(found.agreement.offers):
         rows = federated.partition.rows_of(i)
         rows = rows[asked_order(len(rows), i, setting.job.data.seed)][: offer.client.samples]
@@ -640,7 +640,7 @@ def plans_for_two(plans):
     def plan(job, side):  # noqa: ARG001
         told = job.document()["clients"]
         two = job.with_clients(type(job.clients)(**{name: values[::2] for name, values in told.items()}))
-        return plans(two, two.server_side())
+        return replace(plans(two, two.server_side()), left_out=dict.fromkeys(["Ben", "Dora"], WORTH_LESS))
 
     return plan
 
@@ -711,7 +711,7 @@ def test_the_fast_trainer_pays_as_the_protocol(outcomes):
     assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     assert outcome.stopped_at_gate[1]
     assert not outcome.stopped_at_gate[3]
-    assert (outcome.computing_pay[[0, 3]] > 0).all()
+    assert (outcome.parts["computing_pay"][[0, 3]] > 0).all()
 
 
 @pytest.mark.parametrize("client", [1, 3])
@@ -726,7 +726,7 @@ def test_costs_of_the_stopped_are_labels_and_training_alone(outcomes):
     ada, ben = outcome.agreement.offers[:2]
     assert outcome.cost[0] == pytest.approx(ada.cost)
     assert outcome.cost[1] == pytest.approx(behaviour("lazy labeler").labeling_effort + ben.client.audition_cost)
-    assert outcome.pay == pytest.approx(outcome.label_pay + outcome.computing_pay, abs=0.51)
+    assert outcome.pay == pytest.approx(sum(outcome.parts.values()), abs=0.51)
     assert job.server.minor_units == 1
 
 
@@ -763,7 +763,7 @@ def test_a_job_may_be_run_under_another_contract(tmp_path):
     outcome = run_job(job, tmp_path / "out", design=QUICK)
     assert not outcome.view.auditions
     assert not outcome.stopped_at_gate.any()
-    assert not outcome.label_pay.any()
+    assert outcome.parts == {}
     assert table_columns(outcome)[2] == "batch"
 
 

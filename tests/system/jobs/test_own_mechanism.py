@@ -1,7 +1,7 @@
 """A contract of one's own, written here and nowhere else: planned, verified, offered, paid, received and checked."""
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,10 +15,10 @@ from helpers.small_jobs import small_job_file
 from truthfl import (
     Audition,
     Clients,
+    Contract,
     Evidence,
     InputError,
     LossModel,
-    Mechanism,
     Observation,
     PlanInputs,
     Training,
@@ -28,9 +28,10 @@ from truthfl import (
     unregister,
     work_cost,
 )
-from truthfl.cli.plan import expected_pay, largest_gain
-from truthfl.contracts.audition.plan import plan_as
-from truthfl.contracts.contract import require_collected, require_sound
+from truthfl.adversary.pilot_lies import search_on_pilot
+from truthfl.cli.plan import shown_plan
+from truthfl.contracts.audition.plan import AuditionInputs, plan_as, plan_audition
+from truthfl.contracts.contract import ALWAYS_COLLECTED, delivered_share, require_collected, require_sound
 from truthfl.contracts.setting import Strategies
 from truthfl.federation.simulated.in_process import run_job
 from truthfl.home import folder as participant_folder
@@ -52,7 +53,7 @@ def bonus():
     """Cost, and a bonus that falls with the loss, never below zero."""
 
     @dataclass(frozen=True, eq=False)
-    class CostAndBonus(Mechanism):
+    class CostAndBonus(Contract):
         kind: ClassVar[str] = "cost and bonus"
         formula: ClassVar[str] = "pay = (cost + max(0, bonus * (1 - test_loss / reference))) * delivered / asked"
 
@@ -139,8 +140,8 @@ def thanks():
         thanks: np.ndarray
 
         @classmethod
-        def plan(cls, inputs):
-            usual = Audition.plan(inputs)
+        def choose(cls, inputs):
+            usual = Audition.choose(inputs)
             terms = {field.name: getattr(usual, field.name) for field in fields(usual)}
             labels = np.floor(usual.labels / 2)
             terms |= {"labels": labels, "total_labels": np.full(len(labels), labels.sum())}
@@ -168,8 +169,9 @@ def test_a_contract_of_ones_own_pays_by_solo_models(thanks, tmp_path):
     assert isinstance(own, thanks)
     assert own.name == "audition and thanks"
     assert own.labels.tolist() == plan.clients.dataset_size.tolist() == plan.side.pilot.partition.sizes.tolist()
-    assert expected_pay(plan)[0] == pytest.approx(own.label_base + 77)
-    assert largest_gain(plan) is None  # of the built-in contract alone there is a formula
+    shown = plan.details.report(plan, None, pictures=True)
+    assert shown.parts["label_pay"] == pytest.approx(own.label_base + 77)
+    assert shown.largest_gain is None  # of the built-in contract alone there is a formula
 
     outcome = run_job(job, tmp_path / "run", design=QUICK)
     terms = outcome.agreement.terms
@@ -188,31 +190,115 @@ def test_a_contract_of_ones_own_pays_by_solo_models(thanks, tmp_path):
     assert f"{receipt_view(ada)['paid']:.0f}" == f"{outcome.pay[0]:.0f}"
 
 
-def test_a_contract_by_solo_models_that_a_job_cannot_run_is_refused(tmp_path):
-    class Other(Mechanism):
+def test_a_contract_by_solo_models_whose_terms_do_not_say_what_is_expected_is_refused(tmp_path):
+    @dataclass(frozen=True, eq=False)
+    class Other(Contract):
         kind: ClassVar[str] = "my own"
         needs: ClassVar[frozenset[Evidence]] = Audition.needs
+
+        batch_size: np.ndarray
+        solo_level: np.ndarray
 
         def pay(self, seen):
             return -np.asarray(seen.solo_loss)
 
     job = read_job(audition_job_file(tmp_path, ('kind = "audition"', 'kind = "lceme"')))
-    for kind, sentence in (
-        (
-            Other,
-            "the contract 'my own' pays by solo models and does not derive from Audition, whose terms say how they",
-        ),
-        (type("Whole", (Audition,), {"kind": "whole", "pay": Other.pay}), "the contract 'whole' has a pay of its own"),
-    ):
-        register(kind)
-        try:
-            named = job.with_contract(kind.kind)
-            with pytest.raises(InputError, match=re.escape(sentence)):
-                named.plan(named.server_side(), QUICK)
-            with pytest.raises(InputError, match=re.escape(sentence)):
-                run_job(named, tmp_path / kind.kind, design=QUICK)
-        finally:
-            unregister(kind.kind)
+    sentence = "the contract 'my own' pays by solo models, and its terms lack solo_spread, gate: what is expected of"
+    register(Other)
+    try:
+        named = job.with_contract("my own")
+        with pytest.raises(InputError, match=re.escape(sentence)):
+            named.plan(named.server_side(), QUICK)
+        with pytest.raises(InputError, match=re.escape(sentence)):
+            run_job(named, tmp_path / "run", design=QUICK)
+    finally:
+        unregister("my own")
+
+
+@pytest.fixture
+def careful():
+    """Cost, and a bonus by how good the model is that each trains alone; nothing is derived from the audition."""
+
+    @dataclass(frozen=True, eq=False)
+    class CostAndCare(Contract):
+        kind: ClassVar[str] = "cost and care"
+        needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}
+        recipe: ClassVar[dict] = {"steps": 40, "batch_size": 16, "step_size": 0.5, "penalty": 0.001, "shifts": 0}
+        formula: ClassVar[str] = "cost * delivered / asked + max(0, cost + slope * (solo_level - solo_loss))"
+        part_words: ClassVar[dict] = {"fixed_pay": "the work", "care_pay": "care"}
+
+        batch_size: np.ndarray
+        cost: np.ndarray
+        slope: np.ndarray
+        solo_level: np.ndarray
+        solo_spread: np.ndarray
+        gate: np.ndarray
+
+        @classmethod
+        def plan(cls, inputs):
+            batches = inputs.best_batch_sizes()
+            cost = work_cost(inputs.clients, inputs.training, Strategies.truthful(batches)) + inputs.solo_cost
+            stage = inputs.solo
+            return cls(batches, cost, cost / stage.gate, stage.level, stage.spread, stage.gate)
+
+        def parts(self, seen):
+            level = self.expected_solo_loss(seen)
+            better = level - (level if seen.solo_loss is None else np.asarray(seen.solo_loss))
+            care = np.nan_to_num(np.maximum(0.0, self.cost + self.slope * better))
+            fixed = delivered_share(self.cost * np.ones_like(np.asarray(seen.test_loss) * self.cost), seen)
+            return {"fixed_pay": fixed, "care_pay": care * np.ones_like(fixed)}
+
+        def pay(self, seen):
+            return sum(self.parts(seen).values())
+
+        def most_parts(self):
+            return {"fixed_pay": self.cost, "care_pay": self.cost + self.slope * self.solo_level}
+
+    register(CostAndCare)
+    yield CostAndCare
+    unregister("cost and care")
+
+
+CARE = ('"audition"', '"cost and care"')
+
+
+def test_a_contract_by_solo_models_needs_no_audition(careful, tmp_path):
+    """From one class: measured, planned, offered, trained alone, tested, paid in parts, received and checked."""
+    job = read_job(audition_job_file(tmp_path, CARE))
+    plan = job.plan(job.server_side(), QUICK)
+    assert isinstance(plan.contract, careful)
+    assert plan.recipe.document() == careful.recipe
+    assert (plan.contract.stop_chance() < 0.01).all()
+    told = shown_plan(job, plan, search_on_pilot(plan.side, plan)).as_json()
+    assert (told["contract"], told["lies"][0]["solo_rise"] is not None) == ("cost and care", True)
+
+    outcome = run_job(job, tmp_path / "run", design=QUICK)
+    terms = outcome.agreement.terms
+    assert (terms.contract, terms.recipe) == ("cost and care", careful.recipe)
+    assert terms.dropping_out.startswith("Who sends no audition in time")
+    with open_for_reading(tmp_path / "run" / "ledger.db") as book:
+        assert check(book.entries()) is None
+        settled = {entry.key: entry.document for entry in book.entries(kind="settlement")}
+    for offer, pay in zip(outcome.agreement.offers, outcome.pay, strict=True):
+        found, own = settled[offer.client.name], offer.client.pay
+        level = own["solo_level"] + own["solo_spread"] * found["level_shift"]
+        assert found["passed"] == (found["solo_loss"] <= level + own["gate"])
+        care = max(0.0, own["cost"] + own["slope"] * (level - found["solo_loss"]))
+        assert found["care_pay"] == pytest.approx(care)
+        assert pay == found["pay"] == round(found["fixed_pay"] + found["care_pay"])
+    ada = tmp_path / "run" / "participants" / "Ada"
+    assert receipt_fault(participant_folder.receipts(ada)[0]) is None
+    shown = offer_view(ada, read_key(ada / "key"), None, None)
+    assert [part["words"] for part in shown["audition"]["parts"]] == ["the work", "care"]
+    assert shown["terms"]["formula"] == shown["terms"]["dropping_out"] == []
+    assert [part["name"] for part in receipt_view(ada)["audition"]["parts"]] == ["fixed_pay", "care_pay"]
+
+
+def test_a_contract_by_solo_models_is_verified(careful, tmp_path):
+    job = read_job(audition_job_file(tmp_path, CARE))
+    own, *_ = verify_job(job, tmp_path, quick=True, runs=200, workers=1).verdicts
+    assert own.rule == careful.kind
+    assert own.pay_over_cost > 1.0
 
 
 @pytest.mark.parametrize(
@@ -230,10 +316,10 @@ def test_a_broken_plan_of_labels_is_one_sentence(terms, sentence):
         more: np.ndarray
 
         @classmethod
-        def plan(cls, inputs):
+        def choose(cls, inputs):
             if not terms:
-                return super().plan(inputs)
-            usual = Audition.plan(inputs)
+                return super().choose(inputs)
+            usual = Audition.choose(inputs)
             whole = {field.name: getattr(usual, field.name) for field in fields(usual)}
             return cls(**whole | {name: np.full(4, value) for name, value in terms.items()}, more=np.ones(4))
 
@@ -258,7 +344,7 @@ MODEL = LossModel(constant=0.1, sampling=[1.0, 1.0], labeling=[2.0, 0.1], report
 
 def broken(pay=lambda _: np.ones(2), batches=(10.0, 10.0), terms=(1.0, 1.0)):
     @dataclass(frozen=True, eq=False)
-    class Broken(Mechanism):
+    class Broken(Contract):
         kind: ClassVar[str] = "broken"
         batch_size: np.ndarray
         amount: np.ndarray
@@ -312,16 +398,16 @@ def test_a_job_that_cannot_collect_the_evidence_is_not_opened(tmp_path):
 
 def test_two_mechanisms_cannot_share_a_kind():
     with pytest.raises(InputError, match="registered already"):
-        register(type("Other", (Mechanism,), {"kind": "lceme", "pay": lambda *_: None}))
+        register(type("Other", (Contract,), {"kind": "lceme", "pay": lambda *_: None}))
 
 
 @pytest.mark.parametrize("kind", mechanism_kinds())
 def test_every_registered_mechanism_keeps_the_interface(kind):
     """Planned, taken apart into one client's terms and put together again, it pays her the same."""
-    inputs = PlanInputs(CLIENTS, MODEL, Training(10), 1000.0)
-    if Evidence.SOLO_LOSS in find_mechanism(kind).needs:
-        inputs = replace(inputs, audition=audition_measurement(len(CLIENTS)))
-    made = find_mechanism(kind).plan(inputs)
+    if kind == "audition":
+        made = plan_audition(AuditionInputs(CLIENTS, audition_measurement(len(CLIENTS)), Training(10), 1000.0)).contract
+    else:
+        made = find_mechanism(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), 1000.0))
     seen = Observation(0.4, 20.0, 0.1, 0.5, delivered=3, asked=4)
     together = made.pay(seen)
     terms = made.terms()

@@ -11,7 +11,6 @@ from truthfl.federation.operator.kept_jobs import fixed_draws
 from truthfl.federation.protocol.final_model import test_loss as loss_of_draws
 from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.learning.data.federations import with_training
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.learning.training.train import train
@@ -64,6 +63,6 @@ def test_a_job_with_noise_is_planned_trained_and_paid(tmp_path):
     scene = job.simulated_federation()
     training = Training(terms.rounds, terms.local_steps, terms.step_size)
     batches = Strategies.truthful([offer.client.batch_size for offer in outcome.offers])
-    trained = train(with_training(scene.federated, training), batches, 0, threads=1).params[0]
+    trained = train(replace(scene.federated, training=training), batches, 0, threads=1).params[0]
     loss = loss_of_draws(scene.federated.model, trained, scene.test, terms.test_samples, fixed_draws(0).secret)
     assert abs(loss - outcome.test_loss) < 1e-5

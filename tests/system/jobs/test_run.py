@@ -18,7 +18,7 @@ from truthfl.federation.simulated.in_process import run_job
 from truthfl.federation.simulated.payoff import joint_payoffs
 from truthfl.federation.simulated.report import client_rows, summary_sentences
 from truthfl.job import read_job
-from truthfl.learning.data.federations import Data, ModelChoice, build_federation, with_training
+from truthfl.learning.data.federations import Data, ModelChoice, build_federation
 from truthfl.learning.people.behaviour import from_strategy
 from truthfl.learning.people.behaviours import behaviour
 from truthfl.learning.pilot.runs import PilotDesign
@@ -63,7 +63,7 @@ def test_the_plan_is_truthful_on_its_model_and_covers_cost(planned):
 def test_honest_work_is_rarely_paid_below_cost(planned):
     """The margin is for 95%; with 40 jobs, more than 6 below cost would be a chance of 1 in 100 if it kept its word."""
     _, scene, plan = planned
-    federated = with_training(scene.federated, plan.training)
+    federated = replace(scene.federated, training=plan.training)
     honest = Strategies.truthful(plan.contract.batch_size)
     done = train(federated, honest, np.arange(40), evaluate_on={"test": scene.test})
     payoff = plan.contract.reward(done.evaluations["test"].loss[:, -1]) - (

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,6 @@ from truthfl.federation.simulated.in_process import run_job
 from truthfl.federation.simulated.payoff import federation_of_asked, honest_solo_loss
 from truthfl.home import folder as papers
 from truthfl.job import read_job
-from truthfl.learning.data.federations import with_training
 from truthfl.learning.people.profile import Profile
 from truthfl.learning.tasks.pictures import Pictures
 from truthfl.learning.tasks.task_choice import task_choice
@@ -166,7 +166,7 @@ def test_pictures_with_several_labels_are_learned_too(tmp_path):
     terms = outcome.agreement.terms
     assert (terms.task["name"], terms.picture_fit, terms.several_labels) == ("pictures", "padded", True)
     assert outcome.test_loss < np.log(3)  # that of a model that knows nothing
-    federated = with_training(job.simulated_federation().federated, Training(terms.rounds, 1, terms.step_size))
+    federated = replace(job.simulated_federation().federated, training=Training(terms.rounds, 1, terms.step_size))
     profile = Profile(["truthful"] * 4, [offer.client.batch_size for offer in outcome.agreement.offers])
     trained = train(federated, profile, terms.seed).params[0]
     assert np.abs(trained - np.load(published_files(tmp_path / "out", outcome.view.name)[0])).max() < 1e-5

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.auditions import QUICK, audition_job, audition_job_file
 from truthfl.cli.output import print_json
-from truthfl.cli.plan import recipe_words
+from truthfl.contracts.audition.details import recipe_words
 from truthfl.errors import InputError
 from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.job_task import task_of, task_terms
@@ -175,5 +175,5 @@ def test_what_no_pay_elicits_is_null_in_json(capsys):
 
 def test_shifted_copies_are_of_pictures():
     recipe = Recipe(60, 64, 0.5, 1e-3, 0)
-    assert recipe_words(recipe, pictures=True) == "60 steps of 64, without shifted copies"
-    assert recipe_words(recipe, pictures=False) == "60 steps of 64"
+    assert recipe_words(recipe.document(), pictures=True) == "60 steps of 64, without shifted copies"
+    assert recipe_words(recipe.document(), pictures=False) == "60 steps of 64"

@@ -43,8 +43,10 @@ def test_an_offer_shows_both_parts_of_pay_and_the_gate(ada):
     ada.gets_offer()
     shown = offer_view(ada)
     audition = shown["audition"]
-    assert audition["labels"] == {"expected": 90.0, "most": 151.8}
-    assert audition["computing"] == {"expected": pytest.approx(40.0), "most": 70.0}
+    assert audition["parts"] == [
+        {"name": "label_pay", "words": "labels", "expected": 90.0, "most": 151.8},
+        {"name": "computing_pay", "words": "computing", "expected": pytest.approx(40.0), "most": 70.0},
+    ]
     assert audition["total"] == {"expected": pytest.approx(130.0), "most": pytest.approx(221.8)}
     assert (audition["level"], audition["spread"], audition["limit"]) == (1.0, 0.1, 1.4)
     assert audition["label_deviation"] == pytest.approx(20.0)
@@ -150,8 +152,10 @@ def test_the_receipt_of_an_audition_has_two_lines_and_their_sum(ada):
     shown = document_views.receipt_view(ada.home)
     assert shown["audition"] == {
         "passed": True, "reason": None, "reason_message": None, "solo_loss": 1.02, "expected": pytest.approx(1.05),
-        "limit": pytest.approx(1.45), "expected_joint_loss": pytest.approx(0.8), "labels": pytest.approx(96),
-        "computing": pytest.approx(34.4),
+        "limit": pytest.approx(1.45), "expected_joint_loss": pytest.approx(0.8), "parts": [
+            {"name": "label_pay", "words": "labels", "paid": pytest.approx(96)},
+            {"name": "computing_pay", "words": "computing", "paid": pytest.approx(34.4)},
+        ],
     }  # fmt: skip
     assert [written(step)[1] for step in shown["calculation"]] == ["96.0000", "34.4000", "130.4000"]
     assert written(shown["calculation"][0])[0] == "90.0000 + 200.0000 × ( 1.0500000 − 1.0200000 )"
@@ -173,7 +177,7 @@ def test_the_receipt_of_somebody_who_was_stopped(ada):
     ada.gets_receipt(offer, **ABOVE)
     shown = document_views.receipt_view(ada.home)
     assert shown["audition"]["passed"] is False
-    assert (shown["audition"]["labels"], shown["audition"]["computing"]) == (pytest.approx(4.0), 0.0)
+    assert [part["paid"] for part in shown["audition"]["parts"]] == [pytest.approx(4.0), 0.0]
     assert shown["settlement"] == {"pay": 4, "delivered": 0, "asked": 0}
     assert shown["calculation"][1]["formula"] == "for computing: you did not take part in the joint training"
     assert [point["pay"] for point in shown["plot"]["points"]] == pytest.approx([90, 4])

@@ -11,7 +11,7 @@ from helpers.browsers import DESKTOP, launched, looking
 from helpers.participants import Ada, draw_pictures
 from truthfl.coded_text import coded, quoted
 from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.lceme.contract import Contract
+from truthfl.contracts.lceme.contract import LCEME
 from truthfl.home import folder as participant_folder
 from truthfl.ledger.evidence import NO_LABELS
 from truthfl.ledger.settlement import early_end_in_words
@@ -67,8 +67,8 @@ def is_german(page):
 @pytest.mark.parametrize("with_audition", [False, True])
 def test_a_job_in_german(browser, tmp_path, with_audition):
     ada = (AuditionedAda if with_audition else Ada)(tmp_path)
-    contract, losses = (Audition, (0.1,) * 5) if with_audition else (Contract, (0.1, 0.0))
-    dropping_out = f"{contract.dropping_out} {early_end_in_words(losses, audition=with_audition)}"
+    contract, losses = (Audition, (0.1,) * 5) if with_audition else (LCEME, (0.1, 0.0))
+    dropping_out = f"{contract.dropping_out} {early_end_in_words(losses, by_rise=with_audition)}"
     lies = LIES if with_audition else (LIES[1],)
     offer = ada.gets_offer(dropping_out=dropping_out, lies=lies, **({} if with_audition else {"samples": 3}))
     data = draw_pictures(tmp_path / "data", 55)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from truthfl import Clients, Evidence, InputError, LossModel, Mechanism, Training, lceme
+from truthfl import Clients, Contract, Evidence, InputError, LossModel, Training, lceme
 from truthfl.adversary.measure import Honest, Lied, LieLosses, Payer, gains
 from truthfl.adversary.search import KnownLosses
 from truthfl.adversary.strategy import ABSENCE, TRUTH, LiePoint, ReportKind
@@ -113,7 +113,7 @@ def test_shapley_pay_is_the_share_of_the_drop_and_never_negative():
 
 
 def test_a_rule_of_ones_own_that_pays_by_shapley_values_is_paid_by_them():
-    class PerUnit(Mechanism):
+    class PerUnit(Contract):
         kind = "per unit"
         needs = frozenset({Evidence.SHAPLEY})
         batch_size = BATCHES
@@ -136,7 +136,7 @@ def test_a_rule_of_ones_own_that_pays_by_shapley_values_is_paid_by_them():
     [(lambda _: np.ones(3), "pays an array of shape"), (lambda seen: np.asarray(seen.test_loss) * np.nan, "no finite")],
 )
 def test_a_rule_that_pays_nonsense_is_one_sentence(pay, sentence):
-    own = type("Nonsense", (Mechanism,), {"kind": "nonsense", "batch_size": BATCHES, "pay": lambda _, s: pay(s)})
+    own = type("Nonsense", (Contract,), {"kind": "nonsense", "batch_size": BATCHES, "pay": lambda _, s: pay(s)})
     with pytest.raises(InputError, match=f"mechanism 'nonsense' .*{sentence}"):
         gains([Payer(own(), CLIENTS, TRAINING)], LIES, lied_losses([0.5] * 4), honest_losses())
 

@@ -16,15 +16,13 @@ from truthfl.adversary.pilot_lies import (
     lie_sentences,
     rise_by_weight,
     search_on_pilot,
-    worth_warnings,
 )
 from truthfl.adversary.strategy import KINDS, TRUTH
 from truthfl.cli.output import _json_value, console, table
-from truthfl.cli.plan import Planned, as_json, plan_and_search, plan_constants_job, plan_data_job, print_plan
-from truthfl.contracts.deviation import best_deviation
+from truthfl.cli.plan import plan_and_search, shown_constants, shown_plan
+from truthfl.contracts.details import worth_warnings
 from truthfl.federation.protocol.planned_offers import _lies_by_client
 from truthfl.job import read_job
-from truthfl.learning.data.federations import with_training
 from truthfl.learning.people.behaviour import Behaviour
 from truthfl.learning.people.profile import Profile
 from truthfl.learning.pilot.runs import PilotDesign
@@ -62,7 +60,7 @@ def test_the_best_lie_of_each_kind_is_found_and_measured(small):
 def test_rises_are_those_of_the_plain_loop_by_weight(small):
     """The same runs, trained plainly: each client in turn lies, or is absent; seeds that the search had not."""
     _, side, plan, found = small
-    federated = with_training(side.pilot, plan.training)
+    federated = replace(side.pilot, training=plan.training)
     count, weight = len(plan.clients), plan.clients.weight
     batches = plan.contract.batch_size.astype(int)
     cases = [(k % count, MEASUREMENT_SEEDS + k) for k in range(FEWEST_CASES)]
@@ -138,19 +136,20 @@ def test_what_offers_tell(small):
 
 
 def warnings(planned, cost):
-    return worth_warnings(planned.worth, planned.worth_error, cost) + lie_sentences(planned.lies)
+    return worth_warnings(planned.report.worth, planned.report.worth_error, cost) + lie_sentences(planned.lies)
 
 
 def test_the_plan_warns_of_work_that_is_worth_less_than_it_costs(small):
     job = small[0]
     dear = replace(job, clients=replace(job.clients, labeling_cost=[50_000.0] * 4))
-    planned = plan_data_job(dear, *plan_and_search(dear))
+    planned = shown_plan(dear, *plan_and_search(dear))
+    worth, error = planned.report.worth, planned.report.worth_error
     cost = np.full(4, 50_000.0)
     text = " ".join(warnings(planned, cost))
     assert "the work of 4 of 4 clients is worth less to the server" in text
     assert "than it costs (50,000)" in text
-    assert (planned.worth + 2 * planned.worth_error < cost).all()
-    assert planned.worth == pytest.approx(4000.0 * planned.lies.absence.mean)
+    assert (worth + 2 * error < cost).all()
+    assert worth == pytest.approx(4000.0 * planned.lies.absence.mean)
     assert "worth less" not in " ".join(warnings(planned, np.zeros(4)))
     certain = replace(planned, lies=replace(planned.lies, lies=tuple(
         replace(lie, gain=lie.gain - 1e6) for lie in planned.lies.lies)))  # fmt: skip
@@ -158,13 +157,14 @@ def test_the_plan_warns_of_work_that_is_worth_less_than_it_costs(small):
 
 
 def test_without_data_the_worth_is_the_loss_models():
-    planned = plan_constants_job(read_job(CONSTANTS))
-    model, batches = planned.model, planned.contract.batch_size
+    job = read_job(CONSTANTS)
+    planned = shown_constants(job)
+    worth, model, batches = planned.report.worth, planned.report.model, planned.report.contract.batch_size
     rise = model.reporting - model.sampling / batches  # of her bracket of the gap only g is left: section 6
-    assert planned.worth == pytest.approx(planned.loss_value * rise)
+    assert worth == pytest.approx(job.server.loss_value * rise)
     assert planned.lies is None
-    assert "worth less" in " ".join(warnings(planned, planned.worth + 1.0))
-    assert warnings(planned, planned.worth - 1.0) == []
+    assert "worth less" in " ".join(warnings(planned, worth + 1.0))
+    assert warnings(planned, worth - 1.0) == []
 
 
 @pytest.mark.parametrize("kind", ["leave-one-out", "per claimed sample"])
@@ -174,20 +174,17 @@ def test_a_contract_that_no_job_can_run_is_planned_without_nan(small, kind, caps
     contract = replace(job.contract, kind=kind)
     side = job.server_side()
     plan = replace(job, contract=contract).plan(side, QUICK)
-    worth = np.full(4, 10.0)
-    planned = Planned(plan.clients, plan.training, plan.calibration.model, plan.contract, 4000.0, 2000,
-                      plan.loss_variance, "calibrated", worth, worth)  # fmt: skip
-    deviation = best_deviation(plan.contract, plan.clients, plan.calibration.model, plan.training)
-    print_plan(planned, deviation)
+    planned = shown_plan(job, plan, search_on_pilot(side, plan))
+    planned.print()
     shown = capsys.readouterr().out
     assert "nan" not in shown
     assert "–" in shown
-    json.dumps(_json_value(as_json(planned, deviation)), allow_nan=False)
+    json.dumps(_json_value(planned.as_json()), allow_nan=False)
 
 
 def test_work_of_which_it_is_open_what_it_is_worth(small):
-    planned = plan_data_job(small[0], *plan_and_search(small[0]))
-    text = " ".join(warnings(planned, planned.worth + 0.5 * planned.worth_error))
+    planned = shown_plan(small[0], *plan_and_search(small[0]))
+    text = " ".join(warnings(planned, planned.report.worth + 0.5 * planned.report.worth_error))
     assert "Of 4 of 4 clients it is open whether their work is worth what it costs." in text
 
 

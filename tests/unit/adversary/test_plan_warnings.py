@@ -7,8 +7,7 @@ import pytest
 from helpers.auditions import QUICK, Plans, audition_job
 from helpers.small_jobs import small_job_file
 from truthfl.adversary.pilot_lies import plan_warnings, search_on_pilot
-from truthfl.cli.plan import plan_data_job, print_plan, sentences
-from truthfl.contracts.deviation import best_deviation
+from truthfl.cli.plan import shown_plan
 from truthfl.contracts.planning import plan_worth
 from truthfl.job import read_job
 from truthfl.learning.data.partition import Federated
@@ -16,7 +15,8 @@ from truthfl.learning.privacy import PrivateModel
 
 
 def warned(job, plan, lies):
-    return plan_warnings(plan, lies, plan_worth(plan, job.server.loss_value, lies.absence.mean), job.server.loss_value)
+    absence = lies.absence
+    return plan_warnings(plan, lies, plan_worth(plan, job.server.loss_value, absence.mean, absence.error))
 
 
 def with_presence(plan, share):
@@ -29,8 +29,7 @@ def test_of_a_contract_on_the_joint_loss(tmp_path, capsys):
     lies = search_on_pilot(plan.side, plan)
     dear = replace(plan.clients, labeling_cost=100 * plan.clients.labeling_cost)  # so not to label pays
     plan = with_presence(replace(plan, clients=dear), 0.5)
-    planned = plan_data_job(job, plan, lies)
-    print_plan(planned, best_deviation(planned.contract, planned.clients, planned.model, planned.training))
+    shown_plan(job, plan, lies).print()
     shown, found = " ".join(capsys.readouterr().out.split()), warned(job, plan, lies)
     for start, words in (("Beware", "by sending the model back unworked"), ("Clients", "reports are not masked")):
         (sentence,) = (one for one in found if words in one)
@@ -52,7 +51,7 @@ def test_of_an_audition(audition, noise, share):
     pilot = plan.side.pilot
     private = Federated(PrivateModel(pilot.model, 2.0, noise), pilot.data, pilot.partition, pilot.training)
     plan = with_presence(replace(plan, side=replace(plan.side, pilot=private)), share)
-    found, shown = warned(job, plan, lies), sentences(plan, lies, [], job.server)
+    found, shown = warned(job, plan, lies), shown_plan(job, plan, lies).sentences
     assert any("who leaves out her own noise" in one for one in found) == (noise > 0)
     assert any("reports are not masked" in one for one in found) == (share < 1)
     assert set(found) <= set(shown)

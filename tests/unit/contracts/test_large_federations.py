@@ -43,7 +43,7 @@ def many(count=COUNT, **changes):
         loss_error=0.01 / count,
         audition_cost=rng.uniform(0.5, 3.0, count),
     )
-    values = {"clients": clients, "loss_value": 400.0 * count**2, "audition": measured} | changes
+    values = {"clients": clients, "loss_value": 400.0 * count**2, "measured": measured} | changes
     return replace(inputs(2), **values)
 
 
@@ -101,7 +101,7 @@ def test_the_batch_by_newton_solves_its_equation():
 @pytest.mark.parametrize("bounds", ["expected", "caps"])
 def test_a_budget_searched_on_a_sample_first_is_kept_and_used_up(bounds, monkeypatch):
     job = many()
-    job = replace(job, audition=replace(job.audition, budget_bounds=bounds))
+    job = replace(job, measured=replace(job.measured, budget_bounds=bounds))
 
     def paid(contract):
         if bounds == "caps":

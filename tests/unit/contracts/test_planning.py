@@ -5,9 +5,11 @@ import pytest
 
 from truthfl import InputError, LossModel, Strategies, Training
 from truthfl.contracts import planning
+from truthfl.contracts.contract import People, Prices
 from truthfl.contracts.lceme import pilot as pilot_measurement
+from truthfl.contracts.lceme.contract import LCEME
 from truthfl.contracts.lceme.pilot import calibrate, measure_reduced_federation, measure_whole_federation
-from truthfl.contracts.planning import make_plan
+from truthfl.contracts.planning import PilotSide, make_plan
 from truthfl.learning.data.datasets import small_digits
 from truthfl.learning.data.federations import Data, ModelChoice, server_side
 from truthfl.learning.data.partition import Federated, dirichlet_partition, paper_partition
@@ -59,10 +61,11 @@ def test_the_sampled_pilot_finds_the_loss_model_of_the_full_one_and_makes_its_co
     honest = np.full(40, 50.0)
     losses = [one.calibration.model.truthful_loss(honest) for one in (full, sampled)]
     assert losses[1] == pytest.approx(losses[0], rel=0.005)
-    contracts = []
+    contracts, each = [], np.ones(40)
+    people = People(side.pilot.partition.sizes, 30.0 * each, 1e-4 * each, side.pilot.participation)
     for one in (full, sampled):
         monkeypatch.setattr(planning, "measure_pilot", lambda *_, found=one, **__: found)
-        contracts.append(make_plan(side, sample_cost=1e-4, labeling_cost=30.0, loss_value=1000.0).contract)
+        contracts.append(make_plan(LCEME, PilotSide(side), people, Prices(1000.0)).contract)
     for name in ("slope", "base"):
         ratio = getattr(contracts[1], name) / getattr(contracts[0], name)
         assert ratio.mean() == pytest.approx(1.0, abs=0.05), name

@@ -34,7 +34,6 @@ from truthfl.federation.simulated.participants import (
 from truthfl.flower_patches import set_origin
 from truthfl.home import folder as papers
 from truthfl.job import PrivacySettings, read_job
-from truthfl.learning.data.federations import with_rule, with_training
 from truthfl.learning.people.behaviour import Behaviour, Unlabeled
 from truthfl.learning.people.behaviours import BEHAVIOURS, behaviour
 from truthfl.learning.people.profile import Profile
@@ -139,8 +138,8 @@ def behaving(folder, behaviours, step=STEP):
 def by_the_trainers(setting, found):
     """The job's final model by the fast trainer and by the plain loop."""
     terms = found.agreement.terms
-    federated = with_training(setting.scene.federated, Training(terms.rounds, terms.local_steps, terms.step_size))
-    federated = with_rule(federated, report_rule(terms))
+    federated = replace(setting.scene.federated, training=Training(terms.rounds, terms.local_steps, terms.step_size))
+    federated = replace(federated, rule=report_rule(terms))
     batches = [offer.client.batch_size for offer in found.agreement.offers]
     profile = Profile(setting.job.clients.behaviour, batches)
     return train(federated, profile, setting.seed), train_plainly(federated, profile, setting.seed)
@@ -196,7 +195,7 @@ def test_a_model_of_her_own_is_trained_at_the_step_size_that_the_offer_tells(tmp
     setting, found = trains_the_same(tmp_path, plans, lively, ("rounds = 30", "rounds = 12"))
     terms, federated = found.agreement.terms, setting.scene.federated
     assert terms.step_size != federated.training.step_size
-    known = with_training(federated, Training(terms.rounds, terms.local_steps, terms.step_size))
+    known = replace(federated, training=Training(terms.rounds, terms.local_steps, terms.step_size))
     labels = Profile(lively, 1).labels(known, setting.seed)
     assert (labels != setting.labels).any(), "which step size it is matters"
     built = participant_builder(setting.job, setting.folder, setting.seed)

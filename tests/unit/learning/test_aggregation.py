@@ -1,11 +1,12 @@
 """Ways to combine reports: what trimmed mean and median are with weights, and what one client can do to them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from helpers.small_jobs import DIGITS, MODELS, dishonest_federation
 from truthfl import Training
-from truthfl.learning.data.federations import with_rule
 from truthfl.learning.data.partition import Federated, iid_partition
 from truthfl.learning.people.behaviour import Behaviour
 from truthfl.learning.people.profile import Profile
@@ -75,7 +76,7 @@ def test_who_never_reports_does_not_slow_the_others_down_if_they_count_for_her()
     federated = Federated(MODELS[0], DIGITS, partition, Training(10, 1, 0.3))
     without = Federated(MODELS[0], DIGITS, partition, Training(10, 1, 0.3), weight=[1 / 3, 1 / 3, 1 / 3, 1 / 4])
     profile = Profile(["truthful"] * 3 + ["free rider"], 20)
-    rescaled = train(with_rule(federated, ReportRule(rescales=True)), profile, 7).params
+    rescaled = train(replace(federated, rule=ReportRule(rescales=True)), profile, 7).params
     np.testing.assert_allclose(rescaled, train(without, profile, 7).params, atol=1e-6)
     assert np.abs(rescaled - train(federated, profile, 7).params).max() > 1e-3
 
@@ -105,7 +106,7 @@ def test_long_changes_are_left_out_or_shortened_and_empty_ones_left_out_unless_m
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_fast_training_is_the_plain_loop_under_every_rule(model, participation, rule):
     federated, profile = dishonest_federation(model, 2, participation)
-    ruled = with_rule(federated, rule)
+    ruled = replace(federated, rule=rule)
     plain, fast = train_plainly(ruled, profile, seed=7), train(ruled, profile, [7, 7]).params
     assert np.abs(plain - train_plainly(federated, profile, seed=7)).max() > 1e-4
     np.testing.assert_allclose(fast, np.stack([plain] * 2), atol=2e-5)
@@ -121,7 +122,7 @@ def test_one_client_who_flips_her_change_ruins_the_mean_and_no_other_rule():
     profiles = [Profile([first] + ["truthful"] * 9, 20) for first in ("truthful", attacker)]
     left = {}
     for rule in (MEAN, TRIMMED, MEDIAN):
-        trained = train(with_rule(federated, ReportRule(rule)), profiles, [7, 7], evaluate_on={"test": test})
+        trained = train(replace(federated, rule=ReportRule(rule)), profiles, [7, 7], evaluate_on={"test": test})
         honest, attacked = trained.evaluations["test"].accuracy[:, -1]
         left[rule] = attacked / honest
     assert left[MEAN] < 0.6

@@ -207,14 +207,14 @@ def planned(tmp_path_factory):
 
 def test_an_audition_is_planned_on_the_pilot(planned):
     job, plan = planned
-    details, contract = plan.audition, plan.contract
+    details, contract = plan.details, plan.contract
     assert job.contract.kind == contract.kind == "audition"
     assert Evidence.SOLO_LOSS in contract.needs
-    sizes = np.array(job.clients.dataset_size)[details.asked]
+    sizes = np.array(job.clients.dataset_size)[plan.asked]
     assert (details.labels <= sizes).all()
     assert (details.labels >= details.solo.labels[0]).all()
     np.testing.assert_array_equal(plan.clients.dataset_size, details.labels)
-    np.testing.assert_allclose(plan.clients.labeling_cost, job.clients.label_cost[details.asked] * details.labels)
+    np.testing.assert_allclose(plan.clients.labeling_cost, job.clients.label_cost[plan.asked] * details.labels)
     np.testing.assert_array_equal(plan.side.pilot.partition.sizes, details.labels)
     assert (contract.batch_size <= details.labels).all()
     expected = contract.joint_constant[0] + contract.joint_curve[0] / details.labels.sum()

@@ -11,7 +11,6 @@ from hypothesis.extra.numpy import arrays
 
 from truthfl.contracts.setting import Training
 from truthfl.learning.data.datasets import small_digits
-from truthfl.learning.data.federations import with_training
 from truthfl.learning.data.partition import Federated, Partition, paper_partition
 from truthfl.learning.models.cnn import ConvolutionalNetwork
 from truthfl.learning.models.softmax import SoftmaxRegression
@@ -144,13 +143,13 @@ def test_her_own_models_steps_are_those_of_the_run():
     """As many as rounds, and as long as the run's, whether that is the federation's or the run's own."""
     kind = own(Unlabeled.OWN_MODEL, effort=0.3)
     federated, profile = federation([kind, "truthful"], Training(6, 1, 0.3))
-    small, large = (with_training(federated, Training(6, 1, step)) for step in (0.05, 5.0))
+    small, large = (replace(federated, training=Training(6, 1, step)) for step in (0.05, 5.0))
     assert (profile.labels(small, 7) != profile.labels(large, 7)).any()
     assert (profile.labels(federated, 7, step_size=5.0) == profile.labels(large, 7)).all()
     many = train(federated, profile, [7, 7], step_sizes=[0.05, 5.0]).params
     for run, alike in enumerate((small, large)):
         assert (many[run] == train(alike, profile, 7).params[0]).all()
-    longer = with_training(federated, Training(60, 1, 0.3))
+    longer = replace(federated, training=Training(60, 1, 0.3))
     assert (profile.labels(federated, 7) != profile.labels(longer, 7)).any()
 
 

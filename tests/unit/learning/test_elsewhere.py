@@ -2,6 +2,9 @@
 
 import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +16,11 @@ from truthfl.learning.data.federations import Data, ModelChoice, build_federatio
 from truthfl.learning.people.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.people.profile import Profile
 from truthfl.learning.tasks.task_choice import TaskChoice
-from truthfl.learning.training.compute import limit_threads, usual_threads
+from truthfl.learning.training.compute import computed_by, usual_threads
 from truthfl.learning.training.train import train
 from truthfl.studies.cells import Cell, FederationSpec
-from truthfl.studies.cluster.node import LARGE, ArrayCall, digest_of, opened, parcel_of, pickled, unpickled
+from truthfl.studies.cluster import node_call
+from truthfl.studies.cluster.node import LARGE, ArrayCall, Digests, opened, parcel_of, pickled, unpickled
 from truthfl.studies.cluster.workers import planned_by
 from truthfl.studies.work import Store, Workers
 
@@ -27,14 +31,14 @@ class ByParcel(Workers):
     """Computes tasks in this process from what would travel."""
 
     def __init__(self):
-        self.tasks = 0
+        self.tasks, self.digests = 0, Digests()
 
     def __exit__(self, *error):
         pass
 
     def compute(self, missing):
         for address, task in missing.items():
-            parcel = parcel_of(task)
+            parcel = parcel_of(task, self.digests)
             copies = {digest: pickle.loads(pickle.dumps(array)) for digest, array in parcel.arrays.items()}
             for copy in copies.values():
                 copy.flags.writeable = False  # as Ray's are
@@ -107,18 +111,39 @@ def test_a_plan_is_the_same_and_its_trainings_are_kept(tmp_path):
 
 
 def test_large_arrays_are_named_by_what_they_hold():
-    large, small = np.arange(LARGE, dtype=np.uint8), np.arange(3)
-    content, arrays = pickled({"large": [large, large], "small": small})
-    assert list(arrays) == [digest_of(large)]
+    large, small, digests = np.arange(LARGE, dtype=np.uint8), np.arange(3), Digests()
+    value = {"large": [large, large], "small": small}
+    content, arrays = pickled(value, digests)
+    assert list(arrays) == [digests.of(large)]
     assert len(content) < LARGE
     found = unpickled(content, arrays)
     assert found["large"][0] is found["large"][1] is large
     assert (found["small"] == small).all()
     call = ArrayCall("a:b", content, b"", arrays)
-    assert call.address == ArrayCall("a:b", pickled({"large": [large, large], "small": small})[0], b"", arrays).address
+    assert call.address == ArrayCall("a:b", pickled(value, digests)[0], b"", arrays).address
     large[0] = 7
-    assert call.address != ArrayCall("a:b", pickled({"large": [large, large], "small": small})[0], b"", arrays).address
-    assert digest_of(large) != digest_of(large.reshape(2, -1)) != digest_of(large.view(np.int8))
+    assert call.address != ArrayCall("a:b", pickled(value, digests)[0], b"", arrays).address
+    assert digests.of(large) != digests.of(large.reshape(2, -1)) != digests.of(large.view(np.int8))
+
+
+def test_a_file_that_has_changed_is_read_again(tmp_path):
+    file, digests = tmp_path / "rows.txt", Digests()
+    contents = []
+    for number, text in enumerate(["one", "one", "two"]):
+        file.write_text(text)
+        os.utime(file, ns=(number // 2, number // 2))
+        contents.append(digests.of_file(file))
+    assert contents[0][1] is contents[1][1]
+    assert contents[0][0] != contents[2][0] == Digests().of_file(file)[0]
+
+
+def test_a_node_without_truthfl_says_so():
+    """Ray sends the function as text; importing its module would need truthfl."""
+    text = Path(node_call.__file__).read_text()
+    code = f"exec({text!r}); print(call_on_node({{}}, b'', ()))"
+    answer = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert answer.startswith("('unfit', ")
+    assert "truthfl is not installed on the node" in answer
 
 
 OWN_TASK = """
@@ -140,7 +165,7 @@ def test_the_files_of_a_task_travel_with_it(tmp_path, monkeypatch):
     data = Data(source=str(tmp_path / "rows.txt"), pilot_samples=100, test_samples=50)
     own = FederationSpec(data, ModelChoice("softmax"), (30, 30), task=TaskChoice(f"{tmp_path / 'mine.py'}:Mine"))
     (task,) = Cell(own, 5, 0.1, 10).tasks([0, 1])
-    here, parcel = task.do(), parcel_of(task)
+    here, parcel = task.do(), parcel_of(task, Digests())
     for name in ("rows.txt", "mine.py"):
         (tmp_path / name).unlink()  # a node has none of it
     there, names = opened(parcel.call, parcel.arrays)
@@ -157,15 +182,13 @@ def test_built_in_data_are_at_the_node(tmp_path, monkeypatch):
     (tmp_path / "digits").mkdir()  # not what is meant
     (tmp_path / "digits" / "notes.txt").write_text("private")
     (task,) = Cell(FederationSpec(DATA, ModelChoice("softmax"), (60,) * 4), 5, 0.1, 10).tasks([0])
-    parcel = parcel_of(task)
+    parcel = parcel_of(task, Digests())
     assert not parcel.arrays
     assert opened(parcel.call, {})[0] == task
 
 
 def test_a_node_has_one_thread_for_a_task():
     assert usual_threads() == min(os.cpu_count(), 64)
-    try:
-        limit_threads(1)
+    with computed_by(most_threads=1):
         assert usual_threads() == 1
-    finally:
-        limit_threads(64)
+    assert usual_threads() == min(os.cpu_count(), 64)

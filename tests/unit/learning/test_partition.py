@@ -1,5 +1,6 @@
 """Who holds what: the paper's split as a loop would make it, every choice alike, and the same whoever else is there."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -8,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.commands import told
+from truthfl.contracts.setting import Training
+from truthfl.errors import InputError
 from truthfl.learning.data import partition as module
 from truthfl.learning.data.partition import (
+    Federated,
     Partition,
     client_blocks,
     dirichlet_partition,
@@ -17,6 +21,9 @@ from truthfl.learning.data.partition import (
     owners_and_positions,
     paper_partition,
 )
+from truthfl.learning.data.samples import LabeledSamples
+from truthfl.learning.models.softmax import SoftmaxRegression
+from truthfl.learning.training.aggregation import ReportRule
 
 LABELS = np.random.default_rng(1).permutation(np.repeat(np.arange(10), 50))
 SEEDS = st.integers(0, 2**64 - 1)
@@ -221,3 +228,18 @@ def test_partitions_of_ones_own():
     assert told(Partition, [1, -2], [0, 2]).startswith("rows at position 1 is -2; ")
     with pytest.raises(ValueError, match="read-only"):
         partition.rows[0] = 1
+
+
+def test_replace_keeps_the_clients_weights_and_other_clients_have_their_own():
+    data = LabeledSamples(np.zeros((4, 2), dtype=np.float32), np.array([0, 1, 0, 1]), ["a", "b"])
+    model, rule = SoftmaxRegression(2, 2), ReportRule("median")
+    federated = Federated(
+        model, data, Partition([0, 1], [0, 1, 2]), Training(3), weight=[0.2, 0.8], participation=0.5, rule=rule
+    )
+    longer = replace(federated, training=Training(9), partition=Partition([0, 1, 2], [0, 1, 3]))
+    assert (longer.training.rounds, longer.rule, longer.weight.tolist()) == (9, rule, [0.2, 0.8])
+    assert longer.participation.tolist() == [0.5, 0.5]
+    others = federated.of_others(Partition([0, 1, 2, 3], [0, 1, 4]))
+    assert (others.rule, others.weight.tolist(), others.participation.tolist()) == (rule, [0.25, 0.75], [1, 1])
+    with pytest.raises(InputError, match="the partition speaks of sample 4; the data have 4"):
+        replace(federated, partition=Partition([0, 4], [0, 1, 2]))

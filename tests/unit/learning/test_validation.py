@@ -8,7 +8,8 @@ from truthfl.federation.protocol.validation import RECENT, Validation, noise_of,
 from truthfl.learning.data.federations import Data, ModelChoice, build_federation, clients_federation
 from truthfl.learning.pilot.honest_rounds import HonestRounds, WhoTrains, measure_report_bounds, pilot_rounds
 from truthfl.learning.training.aggregation import MEAN, new_combiner
-from truthfl.learning.training.rounds import ClientChanges, Run, make_engine
+from truthfl.learning.training.rounds import ClientChanges, make_engine
+from truthfl.learning.training.run import Run
 from truthfl.ledger.terms import bound_of_round
 
 DATA = Data(source="mnist", pilot_samples=2000, test_samples=1000)

@@ -220,10 +220,10 @@ BY_ROUNDS = an_offer(new_key(), OPERATOR, rounds=5, loss_by_rounds=(0.9, 0.4, 0.
 def test_pay_after_an_early_end_or_a_removal_is_the_share_within_the_caps(loss, solo, delivered, rise):
     evidence = SoloEvidence(solo, 0.0, 150.0, rise)
     one, all_ = (settled_for(AUDITIONED, loss, number, 5, evidence) for number in (delivered, 5))
-    assert 0 <= one.label_pay <= AUDITIONED.client.pay["label_cap"]
-    assert 0 <= one.computing_pay <= AUDITIONED.client.pay["joint_cap"] * delivered / 5 + 1e-9
-    assert one.computing_pay == pytest.approx(all_.computing_pay * delivered / 5)
-    assert one.label_pay == all_.label_pay
+    assert 0 <= one.parts["label_pay"] <= AUDITIONED.client.pay["label_cap"]
+    assert 0 <= one.parts["computing_pay"] <= AUDITIONED.client.pay["joint_cap"] * delivered / 5 + 1e-9
+    assert one.parts["computing_pay"] == pytest.approx(all_.parts["computing_pay"] * delivered / 5)
+    assert one.parts["label_pay"] == all_.parts["label_pay"]
 
 
 @given(loss=LOSSES, delivered=st.integers(0, 5))
@@ -251,8 +251,8 @@ def test_a_lost_model_is_paid_as_at_the_expected_loss(loss, solo, delivered, ris
     evidence = SoloEvidence(solo, 0.0, 150.0, rise)
     counted = counted_loss(AUDITIONED, loss, rise, ended=True, lost=True, evidence=evidence)
     one = settled_for(AUDITIONED, counted, delivered, 5, evidence, rise)
-    assert one.computing_pay == pytest.approx(AUDITIONED.client.pay["joint_base"] * delivered / 5)
-    assert one.label_pay == settled_for(AUDITIONED, loss, delivered, 5, evidence, rise).label_pay
+    assert one.parts["computing_pay"] == pytest.approx(AUDITIONED.client.pay["joint_base"] * delivered / 5)
+    assert one.parts["label_pay"] == settled_for(AUDITIONED, loss, delivered, 5, evidence, rise).parts["label_pay"]
 
 
 def test_how_a_server_was_started_is_kept_for_her_eyes_alone(tmp_path):

@@ -14,7 +14,7 @@ from truthfl.adversary.strategy import TRUTH, LieSpace
 from truthfl.coded_text import CodedText, coded, quoted, sentence_of
 from truthfl.coded_text import english as in_english
 from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.lceme.contract import Contract
+from truthfl.contracts.lceme.contract import LCEME
 from truthfl.errors import InputError
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.home import folder as participant_folder
@@ -117,12 +117,12 @@ def test_the_words_of_every_lie_are_known():
 
 def test_signed_terms_have_a_translation_only_in_the_words_of_this_version(tmp_path):
     ada = Ada(tmp_path)
-    for contract, losses in ((Contract, ()), (Contract, (1.0, 0.0)), (Audition, (1.0, 0.0))):
-        dropping_out = f"{contract.dropping_out} {early_end_in_words(losses, audition=contract is Audition)}"
-        offer = ada.gets_offer(formula=contract.formula, dropping_out=dropping_out)
-        assert len(formula_messages(offer)) == (1 if contract is Contract else 3)
+    for contract, losses in ((LCEME, ()), (LCEME, (1.0, 0.0)), (Audition, (1.0, 0.0))):
+        dropping_out = f"{contract.dropping_out} {early_end_in_words(losses, by_rise=contract is Audition)}"
+        offer = ada.gets_offer(contract=contract.kind, formula=contract.formula, dropping_out=dropping_out)
+        assert len(formula_messages(offer)) == (1 if contract is LCEME else 3)
         assert len(dropping_out_messages(offer)) == 2
-    offer = ada.gets_offer(formula="pay = 0", dropping_out=f"{Contract.dropping_out} Then you owe a cow.")
+    offer = ada.gets_offer(formula="pay = 0", dropping_out=f"{LCEME.dropping_out} Then you owe a cow.")
     assert formula_messages(offer) == dropping_out_messages(offer) == []
 
 

@@ -1,29 +1,34 @@
-"""The audition contract: label pay by the test of a solo model, and computing pay. docs/mechanism.md, section 8.
-
-docs/mechanism.md, section 8. A custom contract that pays by solo models derives from it (section 7).
-"""
+"""The audition contract: label pay by the test of a solo model, and computing pay. docs/mechanism.md, section 8."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from truthfl.coded_text import coded
 from truthfl.contracts.audition.labels import CAP_DEVIATIONS
 from truthfl.contracts.contract import (
     ALWAYS_COLLECTED,
     CalculationStep,
+    Contract,
     Evidence,
-    Mechanism,
     Observation,
+    People,
     PlanInputs,
+    Prices,
     delivered_share,
+    honest_above,
 )
 from truthfl.contracts.setting import FloatArray
 from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.contracts.audition.plan import AuditionInputs
+    from truthfl.contracts.planning import PilotSide, Plan
 
 NEVER_NEGATIVE = (
     "solo_level",
@@ -39,11 +44,11 @@ NEVER_NEGATIVE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Audition(Mechanism):
+class Audition(Contract):
     """The terms, announced to every client before she starts.
 
-    A contract that derives from it may pay otherwise by its own `label_pay` and `computing_pay`, choose other terms in
-    `plan`, and let others pass; what is asked first, and how solo models are tested, stays.
+    A contract that derives from it may pay otherwise by its own `label_pay` and `computing_pay`, choose other labels,
+    batches and terms in `choose`, and let others pass.
 
     batch_size      D'_i    assigned batch size
     labels          n'_i    number of samples to label
@@ -66,6 +71,8 @@ class Audition(Mechanism):
     kind: ClassVar[str] = "audition"
     has_cap: ClassVar[bool] = True
     rescales: ClassVar[bool] = True
+    counts_loss_rise: ClassVar[bool] = True
+    part_words: ClassVar[Mapping[str, str]] = {"label_pay": "labels", "computing_pay": "computing"}
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}
     formula: ClassVar[str] = (
         "label pay = label_base + label_slope * (solo_level + level_shift * solo_spread - solo_loss), less "
@@ -74,6 +81,7 @@ class Audition(Mechanism):
         "asked, 0 for who does not pass; pay = their sum, rounded to whole units. loss_rise follows from "
         "loss_by_rounds and the number of rounds that changed the model"
     )
+    formula_keys: ClassVar[tuple[str, ...]] = ("terms.formula_labels", "terms.formula_computing", "terms.formula_sum")
     dropping_out: ClassVar[str] = (
         "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
         "joint training and is paid for labels alone, by the formula. In a round in which a report is late, missing or "
@@ -83,6 +91,7 @@ class Audition(Mechanism):
         "same task is not paid. A model whose loss is more than the gate below its level is shown to the operator, who "
         "may refuse it by a signed command within audition_seconds; then it is not paid either."
     )
+    dropping_out_key: ClassVar[str] = "terms.dropping_out_audition"
 
     batch_size: FloatArray
     labels: FloatArray
@@ -101,7 +110,22 @@ class Audition(Mechanism):
     audition_pay: FloatArray
 
     @classmethod
-    def plan(cls, inputs: PlanInputs) -> Self:
+    def plan_on(cls, pilot: PilotSide, people: People, prices: Prices) -> Plan:
+        """Pilots with as many labels as the plan asks for."""
+        from truthfl.contracts.audition.planning import plan_on_pilot
+
+        return plan_on_pilot(cls, pilot, people, prices)
+
+    @classmethod
+    def plan(cls, inputs: PlanInputs) -> Self:  # noqa: ARG003
+        raise InputError(
+            f'the contract {cls.kind!r} is planned on pilot data, and this job has none; [contract] kind = "lceme" '
+            "can be planned on constants."
+        )
+
+    @classmethod
+    def choose(cls, inputs: AuditionInputs) -> Self:
+        """Labels, batches and terms, from what the pilot measured."""
         from truthfl.contracts.audition.plan import plan_audition
 
         usual = plan_audition(inputs).contract
@@ -113,25 +137,8 @@ class Audition(Mechanism):
             raise InputError(f"the contract {cls.kind!r} has terms of its own, {names}; its plan must set them.")
         return cls(**{field.name: getattr(usual, field.name) for field in fields(usual)})
 
-    def expected_solo_loss(self, observation: Observation) -> FloatArray:
-        """φ(n'_i) + shift: the solo loss that is expected of her, given those of the others."""
-        return np.asarray(self.solo_level + self.solo_spread * np.asarray(observation.level_shift, dtype=float))
-
-    def passes(self, observation: Observation) -> NDArray[np.bool_]:
-        """Whether she takes part in the joint training; without a solo loss (NaN) she does not."""
-        if observation.solo_loss is None:
-            return np.ones(np.shape(self.gate), dtype=bool)
-        excess = np.asarray(observation.solo_loss, dtype=float) - self.expected_solo_loss(observation)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(excess <= self.gate)
-
-    def too_good(self, observation: Observation) -> NDArray[np.bool_]:
-        """Whether her solo model is so much better than expected that the operator looks at it before it is paid."""
-        if observation.solo_loss is None:
-            return np.zeros(np.shape(self.gate), dtype=bool)
-        below = self.expected_solo_loss(observation) - np.asarray(observation.solo_loss, dtype=float)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(below > self.gate)
+    def stop_chance(self) -> FloatArray:
+        return honest_above(self.gate, self.solo_spread * np.sqrt(1.0 + self.labels / self.total_labels))
 
     def label_pay(self, observation: Observation, passed: NDArray[np.bool_] | None = None) -> FloatArray:
         """Pay for labels; 0 without a solo loss (NaN). A solo loss of None stands for the expected one.
@@ -165,6 +172,16 @@ class Audition(Mechanism):
         passed = self.passes(observation)
         return self.label_pay(observation, passed) + self.computing_pay(observation, passed)
 
+    def parts(self, observation: Observation) -> dict[str, FloatArray]:
+        passed = self.passes(observation)
+        return {
+            "label_pay": self.label_pay(observation, passed),
+            "computing_pay": self.computing_pay(observation, passed),
+        }
+
+    def most_parts(self) -> dict[str, FloatArray]:
+        return {"label_pay": self.label_cap, "computing_pay": self.joint_cap}
+
     def require_sound_terms(self) -> None:
         """Raise `InputError` unless all terms are finite, caps are not below pay, and what counts is not negative."""
         terms = self.terms()
@@ -192,18 +209,29 @@ class Audition(Mechanism):
         return np.asarray(np.sqrt(np.square(label_error) + np.square(self.joint_slope * loss_error)))
 
     def explanation(self, money: Callable[[float], str]) -> list[str]:
-        labels, cap = int(self.labels[0]), float(self.label_cap[0] + self.joint_cap[0])
         return [
-            f"You are paid for two things. For labels: when your {labels} samples are labeled, your computer trains a "
-            "small model on them alone, and that model is tested. The more you labeled and the more carefully, the "
-            f"better it does: about {money(float(self.label_base[0]))} are expected for honest labels, and each 0.01 "
-            f"of its loss is worth {money(float(self.label_slope[0]) / 100)}. How well the others’ own models do says "
-            "what can be expected of yours.",
-            f"For computing: about {money(float(self.joint_base[0]))}, if the model that all train together turns out "
-            "as expected of those who take part. What others do badly is not taken from your label pay.",
-            f"You never owe anything, and the most you can be paid is {money(cap)}. A model that is as bad as that of "
-            "one honest participant in 10,000 is stopped: its labels would harm the joint model. One that is better by "
-            "as much is shown to the operator, who may refuse it; and an earlier job’s joint model is not paid.",
+            coded(
+                "explanation.audition_labels",
+                "You are paid for two things. For labels: when your {number} samples are labeled, your computer trains "
+                "a small model on them alone, and that model is tested. The more you labeled and the more carefully, "
+                "the better it does: about {expected} are expected for honest labels, and each 0.01 of its loss is "
+                "worth {worth}. How well the others’ own models do says what can be expected of yours.",
+                number=int(self.labels[0]),
+                expected=money(float(self.label_base[0])),
+                worth=money(float(self.label_slope[0]) / 100),
+            ),
+            coded(
+                "explanation.audition_computing",
+                "For computing: about {expected}, if the model that all train together turns out as expected of those "
+                "who take part. What others do badly is not taken from your label pay.",
+                expected=money(float(self.joint_base[0])),
+            ),
+            coded(
+                "explanation.audition_limits",
+                "You never owe anything, and the most you can be paid is {most}. A model that is as bad as that of one "
+                "honest participant in 10,000 is stopped: its labels would harm the joint model.",
+                most=money(float(self.label_cap[0] + self.joint_cap[0])),
+            ),
         ]
 
     def calculation(self, observation: Observation) -> list[CalculationStep]:

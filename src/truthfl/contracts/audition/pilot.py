@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from truthfl.contracts.audition.level import WINDOW, SoloCurve
+from truthfl.contracts.audition.level import GATE_DEVIATIONS, WINDOW, SoloCurve, level_variance
+from truthfl.contracts.contract import People, SoloStage
 from truthfl.contracts.setting import FloatArray, IntArray
 from truthfl.errors import InputError
 from truthfl.learning.data.federations import ServerSide
@@ -44,6 +45,8 @@ ABSENT_CLIENTS, ABSENCE_SEEDS = 5, 6
 WHOLE_ABSENCE_CLIENTS = 100  # up to this number, absence is measured in the whole federation
 ABSENCE_BATCHES = 600  # samples that the others draw in a round then, all together
 SEED = 0  # of the solo models' start and draws
+PILOT_SEED = 11
+RECIPE_LABELS = 0.6  # the recipe is tuned at this share of the most samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,26 @@ def draw_pilot_clients(side: ServerSide, most_labels: int, seed: int) -> PilotCl
     partition = side.draw_clients((most_labels,) * PILOT_CLIENTS, seed)
     rows = [partition.rows_of(client) for client in range(PILOT_CLIENTS)]
     return PilotClients(side, tuple(own[asked_order(len(own), k, seed)] for k, own in enumerate(rows)))
+
+
+def measure_solo_stage(side: ServerSide, people: People, recipe: Recipe | None) -> tuple[Recipe, SoloStage]:
+    """What is to be expected of models trained alone on all samples, and the recipe, which is tuned if it is None."""
+    sizes = people.dataset_size
+    numbers = label_numbers(int(sizes.max()), len(side.pilot.data))
+    clients = draw_pilot_clients(side, int(numbers[-1]), PILOT_SEED)
+    chosen = usual_recipe(clients, people, int(numbers[0])) if recipe is None else recipe
+    curve = measure_solo_curve(clients, numbers, chosen)
+    held = np.clip(sizes.astype(float), numbers[0], numbers[-1])
+    level, spread = curve.level(held), curve.spread(held)
+    return chosen, SoloStage(level, spread, GATE_DEVIATIONS * np.sqrt(1.0 + level_variance(len(sizes))) * spread)
+
+
+def usual_recipe(pilot: PilotClients, people: People, fewest: int) -> Recipe:
+    """The recipe tuned for clients with these costs."""
+    sizes = people.dataset_size
+    label_cost = float(np.median(people.labeling_cost / sizes))
+    tried = int(max(RECIPE_LABELS * sizes.max(), fewest))
+    return tune_recipe(pilot, tried, label_cost, float(np.median(people.sample_cost)))
 
 
 def label_numbers(samples: int, pilot_samples: int) -> IntArray:
@@ -190,14 +213,7 @@ def some_clients(side: ServerSide, draw: int) -> Federated:
     chosen = np.argsort(sizes, kind="stable")
     chosen = chosen[np.linspace(0, len(sizes) - 1, min(len(sizes), JOINT_CLIENTS)).astype(int)]
     partition: Partition = side.draw_clients(tuple(sizes[chosen].tolist()), 500 + draw)
-    return Federated(
-        side.pilot.model,
-        side.pilot.data,
-        partition,
-        side.pilot.training,
-        participation=side.pilot.participation[chosen],
-        rule=side.pilot.rule,
-    )
+    return side.pilot.of_others(partition, participation=side.pilot.participation[chosen])
 
 
 def measure_presence_curve(side: ServerSide, batches: FloatArray) -> float:
@@ -246,14 +262,7 @@ def measure_joint_level(side: ServerSide, labels: IntArray, batches: FloatArray)
     runs = []
     for draw in range(LEVEL_DRAWS):
         partition = side.draw_clients(tuple(int(n) for n in labels), FIRST_LEVEL_SEED + draw)
-        drawn = Federated(
-            side.pilot.model,
-            side.pilot.data,
-            partition,
-            side.pilot.training,
-            participation=side.pilot.participation,
-            rule=side.pilot.rule,
-        )
+        drawn = side.pilot.of_others(partition, participation=side.pilot.participation)
         runs.append((drawn, batches, draw))
     losses, params = honest_runs(runs, side.test)
     variances = [float(np.var(sample_losses(runs[k][0], params[k], side.test))) for k in range(VARIANCE_DRAWS)]

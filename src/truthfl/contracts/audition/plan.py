@@ -1,8 +1,6 @@
 """Plans the audition: labels, batch sizes, slopes, margins, caps, and what a client gains by other labels or batches.
 
-Pure functions of what was measured on the pilot (`AuditionMeasurement`). docs/mechanism.md, section 8.
-
-docs/mechanism.md, section 8.
+Pure functions of what was measured on the pilot (`AuditionMeasurement`).
 
 Losses vary normally around the curves, pay is kept between 0 and the caps, and who fails the gate does not compute.
 docs/mechanism.md, section 8.
@@ -23,12 +21,11 @@ from truthfl.contracts.audition.labels import CAP_DEVIATIONS, LabelTask, best_la
 from truthfl.contracts.audition.level import GATE_DEVIATIONS, SoloCurve, level_variance
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.budget import Search
-from truthfl.contracts.contract import PlanInputs
+from truthfl.contracts.contract import MOST_PAY
 from truthfl.contracts.many_clients import LEFT, MANY_TO_SEARCH, SAMPLE, every_nth, narrow
-from truthfl.contracts.setting import FloatArray, IntArray, batch_price, rounded_up
+from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training, batch_price, rounded_up
 from truthfl.errors import InfeasibleError, InputError
 
-MOST_PAY = 3.0
 MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client by the joint loss alone
 LEAST_CURVE = 1e-100  # of the joint loss by labels, so that what is divided by it stays finite
 MOST_LOWERED = 64.0  # the largest −log of a factor on what a unit of loss is worth
@@ -70,6 +67,22 @@ class AuditionMeasurement:
 
 
 @dataclass(frozen=True, eq=False)
+class AuditionInputs:
+    """From what an audition is chosen: who may be asked, what was measured, and prices as in `Prices`.
+
+    clients   their `dataset_size` are the samples that they hold
+    """
+
+    clients: Clients
+    measured: AuditionMeasurement
+    training: Training
+    loss_value: float
+    budget: float | None = None
+    margin: float = 0.0
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True, eq=False)
 class AuditionPlan:
     """The contract and how it came about.
 
@@ -82,9 +95,9 @@ class AuditionPlan:
     unproven: np.ndarray
 
 
-def label_task(inputs: PlanInputs) -> LabelTask:
+def label_task(inputs: AuditionInputs) -> LabelTask:
     """The question how many labels to ask of whom, for these inputs."""
-    measured, clients = require_measured(inputs), inputs.clients
+    measured, clients = inputs.measured, inputs.clients
     return LabelTask(
         solo=measured.solo,
         joint_curve=measured.joint_curve,
@@ -96,16 +109,6 @@ def label_task(inputs: PlanInputs) -> LabelTask:
         confidence=inputs.confidence,
         most_pay=measured.most_pay,
     )
-
-
-def require_measured(inputs: PlanInputs) -> AuditionMeasurement:
-    """The measurement; `InputError` if the job has none."""
-    if inputs.audition is None:
-        raise InputError(
-            "the contract 'audition' is planned on pilot data, and this job has none; [contract] kind = \"lceme\" "
-            "can be planned on constants."
-        )
-    return inputs.audition
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +132,7 @@ class _Choice:
 class _Choices:
     """What is asked of all clients, for any value of a unit of loss."""
 
-    inputs: PlanInputs
+    inputs: AuditionInputs
 
     @cached_property
     def task(self) -> LabelTask:
@@ -137,7 +140,7 @@ class _Choices:
 
     @cached_property
     def terms(self) -> PayTerms:
-        measured, task = require_measured(self.inputs), self.task
+        measured, task = self.inputs.measured, self.task
         return PayTerms(
             solo=measured.solo,
             joint_curve=measured.joint_curve,
@@ -154,7 +157,7 @@ class _Choices:
 
     def at(self, stake: float) -> _Choice:
         """What is asked, and its pay, if a unit of loss were worth `stake` of what it is worth."""
-        measured, task = require_measured(self.inputs), self.task
+        measured, task = self.inputs.measured, self.task
         labels = best_labels(task, stake)
         total = float(labels.sum())
         label_cost, _, price, sampling = self.terms.arrays
@@ -174,7 +177,7 @@ class _Choices:
         return _Choice(labels, batches, unproven, self.terms.sum_of_pay(labels, batches, total, caps=caps))
 
 
-def plan_audition(inputs: PlanInputs) -> AuditionPlan:
+def plan_audition(inputs: AuditionInputs) -> AuditionPlan:
     """The best plan for the server, within the budget. The clients' `dataset_size` are the samples that they hold."""
     choices = _Choices(inputs)
     chosen = choices.at(1.0) if inputs.budget is None else _within_budget(choices, inputs.budget)
@@ -183,12 +186,12 @@ def plan_audition(inputs: PlanInputs) -> AuditionPlan:
     )
 
 
-def plan_as(mechanism: type[Audition], inputs: PlanInputs) -> AuditionPlan:
+def plan_as(mechanism: type[Audition], inputs: AuditionInputs) -> AuditionPlan:
     """The plan of a contract that may be one's own: it may ask for other labels and batches, and has other terms."""
     usual = plan_audition(inputs)
     if mechanism is Audition:
         return usual
-    contract = mechanism.plan(inputs)
+    contract = mechanism.choose(inputs)
     labels, most = np.asarray(contract.labels, dtype=float), inputs.clients.dataset_size
     if (
         labels.shape != usual.labels.shape
@@ -231,10 +234,10 @@ def _within_budget(choices: _Choices, budget: float) -> _Choice:
 
 
 def audition_contract(
-    inputs: PlanInputs, labels: FloatArray, batches: FloatArray, terms: PayTerms | None = None
+    inputs: AuditionInputs, labels: FloatArray, batches: FloatArray, terms: PayTerms | None = None
 ) -> Audition:
     """The contract for these labels and batches; docs of its terms of pay are at `PayTerms`."""
-    measured, count, total = require_measured(inputs), len(labels), float(labels.sum())
+    measured, count, total = inputs.measured, len(labels), float(labels.sum())
     pay = (_Choices(inputs).terms if terms is None else terms).of_clients(labels, batches, total)
     noise = float((measured.sampling / batches).sum())
     presence = measured.joint_curve if measured.presence_curve is None else measured.presence_curve
@@ -503,9 +506,9 @@ def _density(x: FloatArray) -> FloatArray:
     return np.asarray(np.exp(-0.5 * np.square(x)) / np.sqrt(2.0 * np.pi))
 
 
-def expected_payoff(inputs: PlanInputs, contract: Audition, labels: ArrayLike, batch_size: ArrayLike) -> FloatArray:
+def expected_payoff(inputs: AuditionInputs, contract: Audition, labels: ArrayLike, batch_size: ArrayLike) -> FloatArray:
     """The expected payoff of each client with these labels and batch, (…, N), the others being honest."""
-    measured, clients = require_measured(inputs), inputs.clients
+    measured, clients = inputs.measured, inputs.clients
     n, batch = np.asarray(labels, dtype=float), np.asarray(batch_size, dtype=float)
     peers = np.sqrt(1.0 + 1.0 / len(clients))
     rise, spread = measured.solo.level(n) - contract.solo_level, measured.solo.spread(n) * peers
@@ -526,12 +529,12 @@ def expected_payoff(inputs: PlanInputs, contract: Audition, labels: ArrayLike, b
     return np.asarray(label_pay + computing - label_cost * n - measured.audition_cost)
 
 
-def best_choice(inputs: PlanInputs, contract: Audition) -> BestChoice:
+def best_choice(inputs: AuditionInputs, contract: Audition) -> BestChoice:
     """A search over all numbers of labels that the solo curve covers, and batches from 1 to the samples held.
 
     Other labels than asked for are searched with the batch asked for, then batches with the labels found.
     """
-    clients, numbers = inputs.clients, require_measured(inputs).solo.labels
+    clients, numbers = inputs.clients, inputs.measured.solo.labels
     honest = expected_payoff(inputs, contract, contract.labels, contract.batch_size)
     every = np.arange(np.ceil(numbers[0]), np.floor(numbers[-1]) + 1.0)
     by_labels = expected_payoff(inputs, contract, every[:, None], contract.batch_size)

@@ -1,7 +1,5 @@
 """The LCEME contract and its plan: pay falls linearly with the test loss, at the slope at which honest work is best.
 
-docs/mechanism.md, section 3.
-
 docs/mechanism.md, sections 3 and 4.
 """
 
@@ -14,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from truthfl.contracts.contract import CalculationStep, LinearPay, Mechanism, Observation, PlanInputs, delivered_share
+from truthfl.coded_text import coded
+from truthfl.contracts.contract import CalculationStep, Contract, LinearPay, Observation, PlanInputs, delivered_share
 from truthfl.contracts.formulas import reward
 from truthfl.contracts.lceme.assignment import (
     labeling_floor,
@@ -28,10 +27,11 @@ from truthfl.contracts.setting import Clients, FloatArray, Training, batch_price
 from truthfl.errors import InfeasibleError, InputError
 
 FLOOR_TOLERANCE = 1e-9
+CALIBRATED = "lceme calibrated"  # on a loss model that was measured, beside those on bounds
 
 
 @dataclass(frozen=True, eq=False)
-class Contract(Mechanism):
+class LCEME(Contract):
     """LCEME's terms, announced to every client before she starts.
 
     batch_size     D'_i   assigned batch size
@@ -41,9 +41,12 @@ class Contract(Mechanism):
     """
 
     kind: ClassVar[str] = "lceme"
+    study_name: ClassVar[str] = CALIBRATED
+    screens: ClassVar[bool] = True
     formula: ClassVar[str] = (
         "reward = base - slope * test_loss + labeling_cost; pay = reward * delivered / asked, rounded to whole units"
     )
+    formula_keys: ClassVar[tuple[str, ...]] = ("terms.formula_lceme",)
 
     batch_size: FloatArray
     slope: FloatArray
@@ -55,7 +58,7 @@ class Contract(Mechanism):
         return len(self.slope)
 
     @classmethod
-    def plan(cls, inputs: PlanInputs) -> Contract:
+    def plan(cls, inputs: PlanInputs) -> LCEME:
         """The contract with the server's best batches and a margin that covers the loss model's error.
 
         With a distribution of costs, who states her cost gets her item of a screening menu.
@@ -63,6 +66,12 @@ class Contract(Mechanism):
         from truthfl.contracts.lceme.private_costs import plan_screened
 
         return plan_lceme(inputs) if inputs.cost_distribution is None else plan_screened(inputs)
+
+    @classmethod
+    def rents(cls, inputs: PlanInputs) -> FloatArray | None:
+        from truthfl.contracts.lceme.private_costs import stated_rents
+
+        return None if inputs.cost_distribution is None else stated_rents(inputs)
 
     def reward(self, test_loss: ArrayLike) -> FloatArray:
         """r_i = Ω_i − Φ_i f(w_T, ξ) + c_l for every client; for losses of shape (…) the result is (…, N)."""
@@ -83,10 +92,14 @@ class Contract(Mechanism):
 
     def explanation(self, money: Callable[[float], str]) -> list[str]:
         return [
-            "At the end the model is tested. The lower its test loss, the better it is and the more you are paid: "
-            f"each 0.01 of loss is worth {money(float(self.slope[0]) / 100)}. These figures hold if the others are "
-            "honest too; who spoils the model lowers everybody’s pay. The formula has no floor: with a bad enough "
-            "model the amount is negative."
+            coded(
+                "explanation.lceme",
+                "At the end the model is tested. The lower its test loss, the better it is and the more you are paid: "
+                "each 0.01 of loss is worth {worth}. These figures hold if the others are honest too; who spoils the "
+                "model lowers everybody’s pay. The formula has no floor: with a bad enough model the amount is "
+                "negative.",
+                worth=money(float(self.slope[0]) / 100),
+            )
         ]
 
     def calculation(self, observation: Observation) -> list[CalculationStep]:
@@ -124,7 +137,7 @@ def lceme(
     *,
     margin: ArrayLike = 0.0,
     as_printed: bool = False,
-) -> Contract:
+) -> LCEME:
     """The contract for an assignment D' at or above the labeling floor:
 
         Φ_i = T q_i c_p D'_i² / v_i        Ω_i = Φ_i (gap(1, D', 1) + F̂*) + T q_i c_p D'_i + margin_i
@@ -146,7 +159,7 @@ def lceme(
     _require_labeling_pays(clients, model, training, batches, slope, as_printed)
     _require_within_data(clients, batches)
     base = slope * expected + price * batches + extra
-    return Contract(batch_size=batches.copy(), slope=slope, base=base, labeling_cost=clients.labeling_cost.copy())
+    return LCEME(batch_size=batches.copy(), slope=slope, base=base, labeling_cost=clients.labeling_cost.copy())
 
 
 def _require_labeling_pays(
@@ -185,7 +198,7 @@ TRIES = 6  # of batches whose loss error is measured
 ROUNDING = 1e-12
 
 
-def plan_lceme(inputs: PlanInputs) -> Contract:
+def plan_lceme(inputs: PlanInputs) -> LCEME:
     """The server's best batches, and the contract with a margin for the error of the loss at these.
 
     A budget bounds the sum of expected pay, margins included. The loss error depends on the batches and is measured, so
@@ -205,13 +218,13 @@ def plan_lceme(inputs: PlanInputs) -> Contract:
     raise _too_dear(inputs, contract)
 
 
-def expected_total(inputs: PlanInputs, contract: Contract) -> float:
+def expected_total(inputs: PlanInputs, contract: LCEME) -> float:
     """Σ pay if all are honest."""
     loss = inputs.loss_model.truthful_loss(contract.batch_size)
     return float(contract.pay(Observation(loss)).sum())
 
 
-def _with_margin(inputs: PlanInputs, batches: FloatArray, error: float) -> Contract:
+def _with_margin(inputs: PlanInputs, batches: FloatArray, error: float) -> LCEME:
     bare = lceme(inputs.clients, inputs.loss_model, inputs.training, batches)
     extra = confidence_margin(bare, error, confidence=inputs.confidence) + inputs.margin
     return lceme(inputs.clients, inputs.loss_model, inputs.training, batches, margin=extra)
@@ -244,7 +257,7 @@ def _affordable(inputs: PlanInputs, error: float) -> FloatArray:
     return best
 
 
-def _too_dear(inputs: PlanInputs, contract: Contract) -> InfeasibleError:
+def _too_dear(inputs: PlanInputs, contract: LCEME) -> InfeasibleError:
     assert inputs.budget is not None
     total = expected_total(inputs, contract)
     return InfeasibleError(

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.setting import FloatArray, Training
 from truthfl.errors import InputError
-from truthfl.learning.data.federations import ServerSide, with_training
+from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.pilot.constants import Gradients, measure_gradients, measure_reduced_and_whole
@@ -282,7 +282,7 @@ def _with_step_of(search: StepSearch | None, federated: Federated) -> Federated:
     """The federation with the step size of the search; unchanged if there was no search."""
     if search is None:
         return federated
-    return with_training(federated, replace(federated.training, step_size=search.parabola_minimum))
+    return replace(federated, training=replace(federated.training, step_size=search.parabola_minimum))
 
 
 @dataclass(frozen=True, eq=False)

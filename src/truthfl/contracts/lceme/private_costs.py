@@ -10,7 +10,7 @@ docs/mechanism.md, section 5.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.contracts.contract import PlanInputs
 from truthfl.contracts.lceme.assignment import optimal_batch_sizes, require_usable
-from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.contract import LCEME, lceme
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.payoff import confidence_margin, covered_error
 from truthfl.contracts.setting import Clients, FloatArray, Training, client_array, list_clients, number
@@ -204,13 +204,13 @@ class ScreeningMenu:
         rent += 2.0 * np.sqrt(self._floor_factor) * root
         return self.rounds * rent
 
-    def contract(self, reported_cost: ArrayLike) -> Contract:
+    def contract(self, reported_cost: ArrayLike) -> LCEME:
         """The contract for the reported costs of all clients."""
         cost = self._costs(reported_cost)
         batches, slope = self.batch_size(cost), self.slope(cost)
         base = slope * self.model.truthful_loss(batches) + self.rounds * cost * batches + self.rent(cost)
         own_cost = self.clients.labeling_cost.copy()
-        return Contract(batches, slope, base, own_cost, name="lceme with private costs")
+        return LCEME(batches, slope, base, own_cost, name="lceme with private costs")
 
     def _unlimited(self, cost: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
@@ -364,7 +364,7 @@ def _continued(end: float, batch_at_end: float, batch: float, rounds: float) -> 
     return cost, 2.0 * rounds * batch_at_end * np.sqrt(end) * (np.sqrt(end) - np.sqrt(cost))
 
 
-def plan_screened(inputs: PlanInputs) -> Contract:
+def plan_screened(inputs: PlanInputs) -> LCEME:
     """The contract in which who states her cost gets her item of the menu, and others the server's best batches.
 
     The margin of a client who states her cost covers the loss error that is measured with the least batches of all
@@ -376,9 +376,9 @@ def plan_screened(inputs: PlanInputs) -> Contract:
     cost, rent = clients.sample_cost.copy(), np.zeros(len(clients))
     for client, menu in menus.items():
         cost[client] = menu.highest
-    batches = optimal_batch_sizes(_with_cost(clients, cost), model, training, loss_value=inputs.loss_value).astype(
-        float
-    )
+    batches = optimal_batch_sizes(
+        replace(clients, sample_cost=cost), model, training, loss_value=inputs.loss_value
+    ).astype(float)
     for client, menu in menus.items():
         batches[client] = menu.batch_size[0]
     error = covered_error(inputs.loss_error(batches.copy()), confidence=inputs.confidence)
@@ -386,7 +386,7 @@ def plan_screened(inputs: PlanInputs) -> Contract:
         item = menu.item(float(clients.sample_cost[client]))
         batches[client], cost[client] = menu.batch_size[item], menu.cost[item]
         rent[client] = menu.rent[item] + menu.margin(float(model.sampling[client]), error)
-    at_items = _with_cost(clients, cost)
+    at_items = replace(clients, sample_cost=cost)
     bare = lceme(at_items, model, training, batches)
     margin = confidence_margin(bare, inputs.loss_error(batches), confidence=inputs.confidence)
     return lceme(at_items, model, training, batches, margin=np.where(stated, rent, margin) + inputs.margin)
@@ -426,17 +426,3 @@ def _menu_of(inputs: PlanInputs, client: int) -> WholeMenu:
         return whole_menu(menu)
     except InfeasibleError as error:
         raise InfeasibleError(str(error), (client,)) from None
-
-
-def _with_cost(clients: Clients, cost: FloatArray) -> Clients:
-    """The same clients with other sample costs."""
-    return Clients(
-        weight=clients.weight,
-        gradient_variance=clients.gradient_variance,
-        sample_cost=cost,
-        labeling_cost=clients.labeling_cost,
-        dataset_size=clients.dataset_size,
-        heterogeneity=clients.heterogeneity,
-        participation=clients.participation,
-        name=clients.name,
-    )

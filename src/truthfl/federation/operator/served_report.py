@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from truthfl.federation.protocol.offers import left_out_of
 from truthfl.files import write_file
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView, unseen_names, unseen_sentence
-from truthfl.ledger.settlement import Settled, read_settlement
+from truthfl.ledger.settlement import read_settlement
+from truthfl.ledger.terms import Agreement
 from truthfl.reporting.figure import Figure, Panel, Series, figure_csv
 from truthfl.reporting.plots import figure_pictures, panel_svg
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
@@ -54,30 +56,31 @@ def write_training_plot(view: JobView, folder: Path, *more_files: str) -> Plot:
     return Plot(panels, figure.caption, (*FILES, *more_files))
 
 
-COLUMNS = ("client", "labels", "rounds", "for labels", "computing", "pay", "cost", "expected pay")
-COLUMNS_WITHOUT_AUDITION = ("client", "labels", "rounds", "pay", "cost", "expected pay")
-
-
 def columns(view: JobView) -> tuple[str, ...]:
     """The columns of `client_rows`."""
     assert view.agreement is not None
-    return COLUMNS if view.agreement.terms.has_audition else COLUMNS_WITHOUT_AUDITION
+    return "client", "labels", "rounds", *part_columns(view.agreement), "pay", "cost", "expected pay"
 
 
 def client_rows(view: JobView) -> list[list[str]]:
     """One row of cells per client with an offer, and a row with totals. Cost is what the offer takes it to be."""
     assert view.agreement is not None
-    terms, sums = view.agreement.terms, [0.0] * 5
-    rows = []
+    terms, words = view.agreement.terms, part_words(view.agreement)
+    sums, rows = [0.0] * (len(words) + 3), []
     for offer in view.agreement.offers:
         settled = read_settlement(view.settlements[offer.client.name])
-        money = [*_parts(settled), settled.pay / terms.minor_units, offer.cost, offer.expected_pay]
+        money = [
+            *(settled.parts[name] for name in words),
+            settled.pay / terms.minor_units,
+            offer.cost,
+            offer.expected_pay,
+        ]
         sums = [total + value for total, value in zip(sums, money, strict=True)]
         rounds = f"{settled.delivered} of {settled.asked}"
         rows.append([offer.client.name, str(offer.client.samples), rounds, *(f"{value:,.2f}" for value in money)])
     rows.append(["total", str(sum(offer.client.samples for offer in view.agreement.offers)), ""])
     rows[-1] += [f"{total:,.2f}" for total in sums]
-    return rows if terms.has_audition else [[*row[:3], *row[5:]] for row in rows]
+    return rows
 
 
 def summary_sentences(view: JobView) -> list[str]:
@@ -137,9 +140,17 @@ def write_served_report(view: JobView, folder: Path, command: str, version: str)
     return place / "report.html"
 
 
-def _parts(settled: Settled) -> tuple[float, float]:
-    """Pay for labels and for computing; 0 under a contract without an audition."""
-    return settled.label_pay or 0.0, settled.computing_pay or 0.0
+def part_columns(agreement: Agreement) -> list[str]:
+    """The columns of the parts of pay: "for labels", "computing"."""
+    words = list(part_words(agreement).values())
+    return [f"for {first}" for first in words[:1]] + words[1:]
+
+
+def part_words(agreement: Agreement) -> Mapping[str, str]:
+    """The parts of pay by name, in words that follow "for"."""
+    from truthfl.contracts.registry import find_mechanism
+
+    return find_mechanism(agreement.terms.contract).part_words
 
 
 def _times(view: JobView) -> str:

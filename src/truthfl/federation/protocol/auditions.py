@@ -51,8 +51,8 @@ from truthfl.ledger.evidence import (
     NOT_OPENED,
     SoloEvidence,
     amount_text,
-    audition_of,
     expected_solo_loss,
+    highest_passing_loss,
     level_shifts,
     no_model_reason,
     passes,
@@ -313,7 +313,7 @@ def _reason(offer: Offer, solo_loss: float | None, level_shift: float, refusal: 
         "times.",
         own=decimal(solo_loss, 2),
         expected=decimal(expected, 2),
-        limit=decimal(expected + float(audition_of(offer).gate[0]), 2),
+        limit=decimal(highest_passing_loss(offer, level_shift), 2),
     )
 
 

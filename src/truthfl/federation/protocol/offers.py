@@ -17,6 +17,7 @@ from typing import Any
 from flwr.app import Message
 
 from truthfl.coded_text import coded, english
+from truthfl.contracts.audition.labels import WORTH_LESS
 from truthfl.errors import InputError
 from truthfl.federation.operator.approval import NOT_APPROVED, Approve, PlanSummary, approve_all, summary_of
 from truthfl.federation.operator.live_status import APPROVING, LABELING, OFFERING, PLANNING, note_labels
@@ -113,7 +114,6 @@ DECLINED_NEWS = coded(
     "news.declined", "The job goes on without you: you declined its offer, or did not answer in time."
 )
 LATE_LABELS_NEWS = coded("news.late_labels", "Training has begun; rounds without your labels are not paid.")
-WORTH_LESS = "the labels would be worth less than their price"
 
 MakeOffers = Callable[[list[str], int], tuple[dict[str, Any], Agreement]]
 """Called with client names and a version; returns the plan's ledger document without the terms, and the offers."""
@@ -249,8 +249,7 @@ def left_out_of(plan: Mapping[str, Any]) -> dict[str, str]:
 def _tell_left_out(roster: Roster, left_out: Mapping[str, str]) -> None:
     for reason in dict.fromkeys(left_out.values()):
         names = [name for name, own in left_out.items() if own == reason]
-        worth_less = coded("news.worth_less", "the labels would be worth less than their price")
-        why = worth_less if reason == WORTH_LESS else english(reason)
+        why = WORTH_LESS if reason == WORTH_LESS else english(reason)
         sentence = coded("news.left_out", "You are not asked this time: {reason}.", reason=why)
         roster.tell(_connected_nodes(roster, names), sentence, over=True)
 

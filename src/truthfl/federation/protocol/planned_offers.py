@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 
 from truthfl.adversary.pilot_lies import PilotLies, plan_warnings, search_on_pilot
-from truthfl.contracts.audition.plan import label_task
-from truthfl.contracts.audition.planning import AuditionDetails
 from truthfl.contracts.contract import Observation
 from truthfl.contracts.planning import Plan, plan_worth
 from truthfl.contracts.setting import FloatArray, batch_price
 from truthfl.errors import InfeasibleError, InputError
 from truthfl.federation.protocol.enrolment import Roster, reckoned, require_within
 from truthfl.federation.protocol.job_task import task_terms
-from truthfl.federation.protocol.offers import WORTH_LESS
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.instructions import Instructions
 from truthfl.job import DataJob, Participants, ServerSettings
@@ -92,6 +89,7 @@ def too_much_in_words(promise: Promise, pay: PlannedPay, client: int) -> str:
     )
 
 
+NOT_ASKED = "the plan does without them"
 _NO_OFFER = "no batch within these samples makes labeling worth while"
 
 MakePlan = Callable[[DataJob, ServerSide], Plan]
@@ -135,7 +133,8 @@ def planned_offers(
         chosen = promise.clients.name or ()
         left_out |= {chosen[k]: too_much_in_words(promise, pay, k) for k in too_much}
     require_within_limits(promise, job.server)
-    left_out |= _not_chosen(plan, planned_job)
+    promised = set(plan.clients.name or ())
+    left_out |= {name: plan.left_out.get(name, NOT_ASKED) for name in planned_job.clients.name if name not in promised}
     found = search_on_pilot(plan.side, plan)
     promise = replace(promise, lies=_lies_by_client(plan, found), lies_tried=found.points)
     samples = planned_job.server.test_samples
@@ -147,20 +146,18 @@ def planned_offers(
         task_terms(planned_job.task, side.task),
         instructions,
     )
-    worth = plan_worth(plan, planned_job.server.loss_value, found.absence.mean)
+    worth = plan_worth(plan, planned_job.server.loss_value, found.absence.mean, found.absence.error)
     document = _plan_document(plan) | {
         "worth": worth.own.tolist(),
         "worth_of_all": worth.all_work,
         "untrained_loss": worth.untrained_loss,
     }
-    if plan.audition is not None:
-        document["audition"] = _audition_document(plan.audition)
     if left_out:
         document["left_out"] = {name: left_out[name] for name in names if name in left_out}
     agreement = agreement_of(promise, roster, opening, task, version)
     most_labels = max(offer.client.samples for offer in agreement.offers)
     document["warnings"] = [
-        *plan_warnings(plan, found, worth, planned_job.server.loss_value),
+        *plan_warnings(plan, found, worth),
         *job.server.label_time_warnings(most_labels),
         *mask_warnings(job, plan),
     ]
@@ -179,36 +176,19 @@ def _unfit_statements(roster: Roster, names: list[str]) -> dict[str, str]:
     return unfit
 
 
-def _not_chosen(plan: Plan, job: DataJob) -> dict[str, str]:
-    """By name: why the plan of an audition does not ask a client of the job."""
-    chosen = set(plan.clients.name or ())
-    if plan.audition is None or len(chosen) == len(job.clients):
-        return {}
-    task = label_task(plan.audition.inputs)
-    fewest = int(task.numbers[task.usable].min())
-    return {
-        name: f"{size} samples are too few; what fewer than {fewest} labels are worth cannot be measured"
-        if size < fewest
-        else WORTH_LESS
-        for name, size in zip(job.clients.name, job.clients.dataset_size, strict=True)
-        if name not in chosen
-    }
-
-
 def _promise(plan: Plan, job: DataJob) -> Promise:
     """The plan's contract, before lies are searched under it."""
-    audition = plan.audition
     return Promise(
         plan.clients,
         plan.training,
         plan.calibration.model,
         plan.contract,
         plan.loss_error,
-        recipe=None if audition is None else audition.recipe.document(),
+        recipe=None if plan.recipe is None else plan.recipe.document(),
         report_bounds=plan.report_bounds,
         aggregation=OWN if is_own(job.aggregation) else job.aggregation,
         masked=masked_reports(job, plan),
-        audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
+        audition_cost=() if plan.recipe is None else np.asarray(plan.solo_cost).tolist(),
         loss_by_rounds=plan.loss_by_rounds,
         stated=() if job.server.cost_distribution is None else job.clients.stated or (),
     )
@@ -280,16 +260,7 @@ def _plan_document(plan: Plan) -> dict[str, Any]:
         "sampling_r_squared": calibration.sampling_r_squared,
         "factor": calibration.factor.tolist(),
         "standard_error": calibration.standard_error.tolist(),
-    }
-
-
-def _audition_document(audition: AuditionDetails) -> dict[str, Any]:
-    """How the plan of an audition came about."""
-    solo, joint = audition.solo, audition.joint
-    return {
-        "recipe": audition.recipe.document(),
-        "solo": {"labels": solo.labels.tolist(), "loss": solo.level(solo.labels).tolist()},
-        "joint": {"curve": float(joint.curve), "error": float(joint.error)},
+        **plan.details.document(plan),
     }
 
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.contracts.contract import Evidence, Mechanism, require_collected, require_sound
+from truthfl.contracts.contract import Contract, Evidence, require_collected, require_sound
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.setting import Clients, Training
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.instructions import Instructions
 from truthfl.learning.tasks.task_choice import PICTURES
-from truthfl.ledger.evidence import audition_of
 from truthfl.ledger.settlement import early_end_in_words
 from truthfl.ledger.terms import MEAN, PADDED, Agreement, ClientTerms, JobTerms, Offer, TriedLie
 
@@ -65,7 +64,7 @@ class Promise:
     clients: Clients
     training: Training
     loss_model: LossModel
-    contract: Mechanism
+    contract: Contract
     loss_error: float = 0.0
     lies: Sequence[tuple[TriedLie, ...]] = ()
     lies_tried: int = 0
@@ -92,14 +91,11 @@ def agreement_of(promise: Promise, roster: Roster, opening: Opening, task: Train
             "train alone."
         )
     terms = _job_terms(promise, roster, opening, task, version)
-    offers = tuple(Offer(terms, client) for client in _client_terms(promise, roster))
-    if terms.has_audition:
-        audition_of(offers[0])
-    return Agreement(terms, offers)
+    return Agreement(terms, tuple(Offer(terms, client) for client in _client_terms(promise, roster)))
 
 
 def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: TrainingTask, version: int) -> JobTerms:
-    early_end = early_end_in_words(promise.loss_by_rounds, audition=promise.recipe is not None)
+    early_end = early_end_in_words(promise.loss_by_rounds, by_rise=promise.contract.counts_loss_rise)
     return JobTerms(
         name=roster.job_name,
         version=version,

@@ -60,15 +60,7 @@ def in_labeling_order(job: DataJob, federated: Federated) -> Federated:
     """
     if not has_audition(job):
         return federated
-    return Federated(
-        federated.model,
-        federated.data,
-        in_asked_order(federated.partition, job.data.seed),
-        federated.training,
-        weight=federated.weight,
-        participation=federated.participation,
-        rule=federated.rule,
-    )
+    return replace(federated, partition=in_asked_order(federated.partition, job.data.seed))
 
 
 def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer: Offer) -> Labels | LabelSets:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from truthfl.federation.protocol.final_model import test_loss, tested_losses
 from truthfl.federation.protocol.reports import report_rule
 from truthfl.federation.protocol.rounds import joint_weights, offers_in_round
 from truthfl.job import DataJob
-from truthfl.learning.data.federations import SimulatedFederation, with_rule, with_training
+from truthfl.learning.data.federations import SimulatedFederation
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.data.samples import labels_alone
 from truthfl.learning.models.model import Params
@@ -94,9 +95,7 @@ def federation_of_asked(job: DataJob, federated: Federated, agreement: Agreement
     asked = ask_for_labels(federated, labels, job.data.seed)
     terms = agreement.terms
     training = Training(terms.rounds, terms.local_steps, terms.step_size)
-    return Federated(
-        asked.model, asked.data, asked.partition, training, participation=asked.participation, rule=asked.rule
-    )
+    return replace(asked, training=training)
 
 
 def honest_solo_loss(restricted: Federated, federation: SimulatedFederation, offer: Offer, draws: Draws) -> float:
@@ -187,12 +186,9 @@ def _trained(
     if not taking_part.rounds:
         return restricted.model.init(seed), np.zeros_like(asked)
     weights, q = joint_weights(agreement, taking_part), restricted.participation
-    federated = Federated(
-        restricted.model,
-        restricted.data,
-        restricted.partition,
-        restricted.training,
-        weight=[weights.get(offer.client.name, offer.client.weight) for offer in agreement.offers],
+    federated = replace(
+        restricted,
+        weight=np.array([weights.get(offer.client.name, offer.client.weight) for offer in agreement.offers]),
         participation=np.where([offer.client.name in weights for offer in agreement.offers], q, NEVER_ASKED),
         rule=report_rule(agreement.terms, restricted.rule.aggregation),
     )
@@ -250,7 +246,7 @@ def joint_payoffs(
     terms = agreement.terms
     training = Training(terms.rounds, terms.local_steps, terms.step_size)
     rule = report_rule(terms, job.aggregation)
-    federated = with_rule(with_training(federation.federated, training), rule)
+    federated = replace(federation.federated, training=training, rule=rule)
     profile = Profile(behaviours, [offer.client.batch_size for offer in agreement.offers])
     trained = train(federated, profile, draws.seed)
     loss = test_loss(federated.model, trained.params[0], federation.test, job.server.test_samples, draws.secret)

@@ -17,7 +17,7 @@ from truthfl.contracts.setting import FloatArray
 from truthfl.errors import InputError
 from truthfl.federation.operator.approval import summary_of
 from truthfl.federation.operator.kept_jobs import Draws
-from truthfl.federation.operator.served_report import evaluations, write_training_plot
+from truthfl.federation.operator.served_report import evaluations, part_columns, part_words, write_training_plot
 from truthfl.federation.protocol.offers import left_out_of
 from truthfl.federation.simulated.participants import has_audition
 from truthfl.federation.simulated.payoff import (
@@ -31,7 +31,7 @@ from truthfl.job import DataJob
 from truthfl.learning.data.federations import SimulatedFederation
 from truthfl.learning.people.behaviours import behaviour
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.evidence import audition_of, expected_solo_loss
+from truthfl.ledger.evidence import expected_solo_loss, highest_passing_loss
 from truthfl.ledger.job_view import JobView, known_model
 from truthfl.ledger.settlement import Settled, read_settlement
 from truthfl.ledger.terms import Agreement, Offer
@@ -49,7 +49,7 @@ class RunOutcome:
     payoff_if_honest  her payoff if she alone had been honest instead; NaN for honest clients
     offers            her offer; None for who was not asked by the plan
     stopped_at_gate   whether she did not pass the audition
-    label_pay, computing_pay   the two parts of pay under an audition, before rounding; 0 under other contracts
+    parts             of pay by name, before rounding; none if the contract has none
     """
 
     view: JobView
@@ -60,8 +60,7 @@ class RunOutcome:
     payoff_if_honest: FloatArray
     offers: tuple[Offer | None, ...]
     stopped_at_gate: NDArray[np.bool_]
-    label_pay: FloatArray
-    computing_pay: FloatArray
+    parts: dict[str, FloatArray]
 
     @property
     def agreement(self) -> Agreement:
@@ -116,8 +115,7 @@ def outcome_of(job: DataJob, federation: SimulatedFederation, view: JobView, dra
         payoff_if_honest=np.where([offer is None for offer in offers], never_honest, of_all(if_honest.tolist())),
         offers=tuple(offers),
         stopped_at_gate=of_all([settled.passed is False for settled in settlements]).astype(bool),
-        label_pay=of_all([settled.label_pay or 0.0 for settled in settlements]),
-        computing_pay=of_all([settled.computing_pay or 0.0 for settled in settlements]),
+        parts={name: of_all([settled.parts[name] for settled in settlements]) for name in part_words(agreement)},
     )
 
 
@@ -162,17 +160,18 @@ def _liar_sentence(outcome: RunOutcome, client: int, offer: Offer, settled: Sett
         return f"{who} sent no model to the audition; she is paid {outcome.pay[client]:,.2f} and {left}."
     expected = expected_solo_loss(offer, settled.level_shift)
     if not settled.passed:
-        limit = expected + float(audition_of(offer).gate[0])
+        limit = highest_passing_loss(offer, settled.level_shift)
         return (
             f"{who} was stopped at the audition: her model's loss is {settled.solo_loss:.2f}, honest ones are above "
             f"{limit:.2f} once in 10,000 times; she is paid {outcome.pay[client]:,.2f} and {left}."
         )
     missing = settled.asked - settled.delivered
     reports = f", and {missing} of her {settled.asked} reports were refused" if missing else ""
+    words = part_words(outcome.agreement)
+    paid = " and ".join(f"{outcome.parts[name][client]:,.2f} for {what}" for name, what in words.items())
     return (
         f"{who} passed the audition: her model's loss is {settled.solo_loss:.2f}, {expected:.2f} was expected"
-        f"{reports}; she is paid {outcome.label_pay[client]:,.2f} for labels and "
-        f"{outcome.computing_pay[client]:,.2f} for computing, and {left}."
+        f"{reports}; she is paid {paid or f'{outcome.pay[client]:,.2f}'}, and {left}."
     )
 
 
@@ -184,21 +183,19 @@ def _expected_loss_sentence(outcome: RunOutcome) -> str:
     if present == 0:
         return "No report of anybody was taken: the model that was tested is the one from which training starts."
     observed = Observation(0.0, present_labels=present, loss_rise=outcome.view.loss_rise)
-    expected = audition_of(offers[0]).expected_joint_loss(observed)
-    return (
-        f"{present:,.0f} of {all_labels:,} labels took part in the joint training; computing is paid by the loss that "
-        f"is expected of these, {float(expected[0]):.4f}."
-    )
+    expected = offers[0].mechanism.expected_joint_loss(observed)
+    paid = "." if expected is None else f"; computing is paid by the loss that is expected of these, {expected[0]:.4f}."
+    return f"{present:,.0f} of {all_labels:,} labels took part in the joint training{paid}"
 
 
 RESULTS = "results.json"
-COLUMNS = ("client", "behaviour", "batch", "pay", "cost", "payoff", "if honest")
-AUDITION_COLUMNS = ("client", "behaviour", "labels", "for labels", "computing", "cost", "payoff", "if honest")
 
 
 def table_columns(outcome: RunOutcome) -> tuple[str, ...]:
     """The columns of `client_rows`."""
-    return AUDITION_COLUMNS if outcome.agreement.terms.has_audition else COLUMNS
+    paid = part_columns(outcome.agreement) or ["pay"]
+    work = "labels" if outcome.agreement.terms.has_audition else "batch"
+    return "client", "behaviour", work, *paid, "cost", "payoff", "if honest"
 
 
 def client_rows(outcome: RunOutcome, most: int | None = None) -> list[list[str]]:
@@ -207,7 +204,7 @@ def client_rows(outcome: RunOutcome, most: int | None = None) -> list[list[str]]
     most  so many clients have rows; of the others, one row says how many they are. None for all
     """
     audition = outcome.agreement.terms.has_audition
-    paid = (outcome.label_pay, outcome.computing_pay) if audition else (outcome.pay,)
+    paid = tuple(outcome.parts.values()) or (outcome.pay,)
     money = (*paid, outcome.cost, outcome.payoff)
     rows = [
         [
@@ -300,8 +297,7 @@ def results_document(job: DataJob, outcome: RunOutcome, provenance: dict[str, An
                 "refused": bool(outcome.refused[i]),
                 "stopped_at_gate": bool(outcome.stopped_at_gate[i]),
                 "pay": float(outcome.pay[i]),
-                "label_pay": float(outcome.label_pay[i]),
-                "computing_pay": float(outcome.computing_pay[i]),
+                **{name: float(values[i]) for name, values in outcome.parts.items()},
                 "cost": float(outcome.cost[i]),
                 "payoff": float(outcome.payoff[i]),
                 "payoff_if_honest": _number_or_none(outcome.payoff_if_honest[i]),

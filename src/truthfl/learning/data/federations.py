@@ -27,7 +27,6 @@ from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.tasks.custom import OwnSteps, require_trainable
 from truthfl.learning.tasks.task import MOST_CLASSES, ReadSamples, Task
 from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice
-from truthfl.learning.training.aggregation import ReportRule
 
 TEST_SAMPLES = 1000  # default size of a test set that is split off
 
@@ -50,7 +49,7 @@ class SampleSets:
 
 @lru_cache(maxsize=4)
 def sample_sets(task: TaskChoice, source: str, pilot_samples: int, test_samples: int | None, seed: int) -> SampleSets:
-    """The samples of this source."""
+    """The samples of this source, kept: federations of one job ask for them again and again."""
     if task == PICTURES:
         return _picture_sets(source, pilot_samples, test_samples, seed)
     loaded = task.load()
@@ -106,7 +105,6 @@ def _require_left(kept: int, count: int, source: str) -> None:
         )
 
 
-@lru_cache(maxsize=1)
 def _load(source: str) -> tuple[LabeledImages, LabeledImages | None]:
     if source == "mnist":
         return bundled_mnist(), None
@@ -134,7 +132,7 @@ class Data:
     source          of pictures "mnist": 5,000 digits of an installed package; "digits": 1,797 digits of 8×8 pixels; a
                     folder of idx files or an .npz file. Of other tasks a file, or a name that the task knows
     split           "paper", "iid" or "dirichlet"
-    degree          of the paper's split: the share of a client's samples that are of her main class
+    degree          of the paper's split: the share of a client's samples that are of the client's main class
     concentration   of the Dirichlet split
     pilot_samples   size of the server's pilot data
     test_samples    size of the test set; if None, a folder's own test set is used whole
@@ -167,7 +165,7 @@ class Data:
 class ModelChoice:
     """The model: "softmax" regression or "cnn" (one convolution with `filters` filters); factor of its L2 penalty.
 
-    "own" is the model of a task of one's own. clip, noise  of private training (`PrivateModel`); 0 for none
+    "own" is the model of a custom task. clip, noise  of private training (`PrivateModel`); 0 for none
     """
 
     kind: str = "softmax"
@@ -292,34 +290,6 @@ def clients_federation(
     partition = _split(data, sets.clients, sizes, split_seed)
     network = model.for_samples(sets.clients, sets.task)
     return Federated(network, sets.clients, partition, training, participation=participation), sets.test
-
-
-def with_training(federated: Federated, training: Training) -> Federated:
-    """The same federation with other training parameters."""
-    return Federated(
-        federated.model,
-        federated.data,
-        federated.partition,
-        training,
-        weight=federated.weight,
-        participation=federated.participation,
-        merged=federated.merged,
-        rule=federated.rule,
-    )
-
-
-def with_rule(federated: Federated, rule: ReportRule) -> Federated:
-    """The same federation with another rule for reports."""
-    return Federated(
-        federated.model,
-        federated.data,
-        federated.partition,
-        federated.training,
-        weight=federated.weight,
-        participation=federated.participation,
-        merged=federated.merged,
-        rule=rule,
-    )
 
 
 def _sets_of(data: Data, task: TaskChoice) -> SampleSets:

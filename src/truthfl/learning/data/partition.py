@@ -1,14 +1,15 @@
 """`Partition`: who holds which samples; `Federated`: model, data, partition and training parameters.
 
 A client draws from a pool (all samples, or those of one class) without replacement; if the pool is too small, it is
-used again in a new order until she has enough samples. Clients draw independently of each other, so two of them may
-hold the same sample. Clients are processed in blocks, so that temporary memory does not grow with their number.
+used again in a new order until the client has enough samples. Clients draw independently of each other, so two of them
+may hold the same sample. Clients are processed in blocks, so that temporary memory does not grow with their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,9 +37,9 @@ OWN_CLASS, ALL_CLASSES, CHOICE_OF_CLASS = 0, 1, 2  # counters of draws for Purpo
 def paper_partition(
     labels: ArrayLike, sizes: ArrayLike, *, degree: float = 0.4, seed: int, classes: int = 10
 ) -> Partition:
-    """The paper's split: client i = 1 … N draws the share `degree` of her samples from class i mod `classes`.
+    """The paper's split: client i = 1 … N draws the share `degree` of its samples from class i mod `classes`.
 
-    The rest is drawn from all samples, without those that she has already as long as others remain.
+    The rest is drawn from all samples, without those that the client has already as long as others remain.
     """
     number_of_classes = whole_number("classes", classes, at_least=1)
     true = numbers_below("labels", labels, number_of_classes)
@@ -72,8 +73,8 @@ def paper_partition(
 def dirichlet_partition(labels: ArrayLike, sizes: ArrayLike, *, concentration: float, seed: int) -> Partition:
     """Each client's shares of the occurring classes are drawn from a symmetric Dirichlet distribution.
 
-    With a `concentration` near 0 a client has one class, far above 1 nearly equal shares. The class of each of her
-    samples is drawn by these shares.
+    With a `concentration` near 0 a client has one class, far above 1 nearly equal shares. The class of each
+    sample is drawn by these shares.
     """
     strength = number("concentration", concentration, positive=True)
     occurring, of_sample = np.unique(numbers_below("labels", labels, 2**62), return_inverse=True)
@@ -161,7 +162,7 @@ def _items(counts: IntArray, chosen: IntArray) -> IntArray:
 
 
 def _draw_rest(keys: BitArray, counts: IntArray, held_rows: IntArray, own: IntArray, available: int) -> IntArray:
-    """For each client, `counts` of all available samples, without her `own` ones in `held_rows` if enough remain."""
+    """For each client, `counts` of all available samples, without its `own` ones in `held_rows` if enough remain."""
     held = np.unique(np.repeat(np.arange(len(own)), own) * available + held_rows)
     number_held = np.bincount(held // available, minlength=len(own))
     enough = counts <= available - number_held
@@ -193,7 +194,7 @@ class _Pools:
         return np.asarray(self._sorted[self._starts[of_class] + rank])
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class Partition:
     """The samples of N clients.
 
@@ -204,9 +205,13 @@ class Partition:
     rows: IntArray
     starts: IntArray
 
-    def __init__(self, rows: ArrayLike, starts: ArrayLike) -> None:
-        positions = numbers_below("rows", rows, 2**62)
-        offsets = numbers_below("starts", starts, len(positions) + 1)
+    if TYPE_CHECKING:  # lists are welcome: `__post_init__` makes arrays of them
+
+        def __init__(self, rows: ArrayLike, starts: ArrayLike) -> None: ...
+
+    def __post_init__(self) -> None:
+        positions = numbers_below("rows", self.rows, 2**62)
+        offsets = numbers_below("starts", self.starts, len(positions) + 1)
         if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(positions) or (np.diff(offsets) < 1).any():
             raise InputError(
                 f"starts does not divide {len(positions)} rows among clients; it must rise from 0 to {len(positions)}, "
@@ -234,9 +239,11 @@ class Partition:
         return np.asarray(self.sizes / len(self.rows))
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class Federated:
     """The setting of training runs; the clients' behaviour, labels and the seed are passed to `train`.
+
+    `replace` keeps the weights, also with another partition; `of_others` does not.
 
     weight         p_i, by default each client's share of all samples
     participation  q_i, by default 1
@@ -248,38 +255,55 @@ class Federated:
     data: LabeledSamples
     partition: Partition
     training: Training
-    weight: FloatArray
-    participation: FloatArray
-    merged: FloatArray
-    rule: ReportRule
+    _: KW_ONLY
+    weight: FloatArray = None  # type: ignore[assignment]
+    participation: FloatArray = 1.0  # type: ignore[assignment]
+    merged: FloatArray = 1.0  # type: ignore[assignment]
+    rule: ReportRule = field(default_factory=ReportRule)
 
-    def __init__(
-        self,
-        model: Model,
-        data: LabeledSamples,
-        partition: Partition,
-        training: Training,
-        *,
-        weight: ArrayLike | None = None,
-        participation: ArrayLike = 1.0,
-        merged: ArrayLike = 1.0,
-        rule: ReportRule | None = None,
-    ) -> None:
-        count = len(partition)
-        if len(partition.rows) and int(partition.rows.max()) >= len(data):
+    if TYPE_CHECKING:  # numbers and lists are welcome: `__post_init__` makes arrays of them
+
+        def __init__(
+            self,
+            model: Model,
+            data: LabeledSamples,
+            partition: Partition,
+            training: Training,
+            *,
+            weight: ArrayLike | None = None,
+            participation: ArrayLike = 1.0,
+            merged: ArrayLike = 1.0,
+            rule: ReportRule = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        rows, count = self.partition.rows, len(self.partition)
+        if len(rows) and int(rows.max()) >= len(self.data):
             raise InputError(
-                f"the partition speaks of sample {int(partition.rows.max())}; the data have {len(data)} samples."
+                f"the partition speaks of sample {int(rows.max())}; the data have {len(self.data)} samples."
             )
-        shares = partition.weights() if weight is None else weight
-        object.__setattr__(self, "model", model)
-        object.__setattr__(self, "data", data)
-        object.__setattr__(self, "partition", partition)
-        object.__setattr__(self, "training", training)
-        object.__setattr__(self, "weight", client_array("weight", shares, count, _label, positive=True))
-        q = client_array("participation", participation, count, _label, positive=True, at_most=1.0)
-        object.__setattr__(self, "participation", q)
-        object.__setattr__(self, "rule", rule or ReportRule())
-        object.__setattr__(self, "merged", client_array("merged", merged, count, _label, positive=True))
+        shares: ArrayLike | None = self.weight
+        weight = client_array(
+            "weight", self.partition.weights() if shares is None else shares, count, _label, positive=True
+        )
+        q = client_array("participation", self.participation, count, _label, positive=True, at_most=1.0)
+        merged = client_array("merged", self.merged, count, _label, positive=True)
+        for name, array in (("weight", weight), ("participation", q), ("merged", merged)):
+            object.__setattr__(self, name, array)
+
+    def of_others(
+        self, partition: Partition, *, weight: ArrayLike | None = None, participation: ArrayLike = 1.0
+    ) -> Federated:
+        """The same training and data with other clients, none of them merged."""
+        return Federated(
+            self.model,
+            self.data,
+            partition,
+            self.training,
+            weight=weight,
+            participation=participation,
+            rule=self.rule,
+        )
 
     def samples_of(self, client: int) -> slice:
         """The positions of a client's samples among all clients' samples."""

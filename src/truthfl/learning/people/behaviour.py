@@ -1,9 +1,4 @@
-"""`Behaviour`: what a client really does (labels, batch, report) and what it costs them.
-
-NumPy is imported only when a report is made, so that the labeling page starts fast.
-
-NumPy is imported only when a report is made.
-"""
+"""`Behaviour`: what a client really does (labels, batch, report) and what it costs them."""
 
 from __future__ import annotations
 
@@ -11,34 +6,27 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
 
 from truthfl.contracts.formulas import work_cost
 from truthfl.errors import InputError
+from truthfl.learning.models.model import Params
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from truthfl.learning.models.model import Params
-
-    Honest = Callable[[], Params]
-    Noise = np.random.Generator
-
-
-Fabricator: TypeAlias = Callable[
-    [Sequence["Params"], "np.random.Generator", Callable[[], "Params"]],
-    "Params",
-]
+Honest = Callable[[], Params]
+Noise = np.random.Generator
+Fabricator: TypeAlias = Callable[[Sequence[Params], Noise, Honest], Params]
 """(received, noise, honest) → report. Called once per round in which the client takes part.
 
-received  the common models she has received, the latest last; at most `remembers` earlier ones
+received  the common models that the client has received, the latest last; at most `remembers` earlier ones
 noise     a generator seeded by a hash of (seed, client, round)
-honest    computes her honest report when it is called
+honest    computes the honest report when it is called
 """
 
 
 class Unlabeled(Enum):
-    """What a client does with the samples that she does not label by hand."""
+    """What a client does with the samples that they do not label by hand."""
 
     DRAWN = "their labels are drawn at random from all classes"
     LEFT_OUT = "she trains only on the labeled samples, of which there is at least one"
@@ -48,7 +36,7 @@ class Unlabeled(Enum):
 
     @property
     def needs_labeled(self) -> bool:
-        """Whether it is impossible without a labeled sample; she then labels at least one."""
+        """Whether it is impossible without a labeled sample; the client then labels at least one."""
         return self in (Unlabeled.LEFT_OUT, Unlabeled.OWN_MODEL, Unlabeled.NEAREST)
 
     @property
@@ -58,7 +46,7 @@ class Unlabeled(Enum):
 
 
 class SoloRecipe(Enum):
-    """The recipe by which a client trains her solo model in the audition; see `recipe.changed_recipe`."""
+    """The recipe by which a client trains their solo model in the audition; see `recipe.changed_recipe`."""
 
     PRESCRIBED = "as the offer prescribes"
     LONGER = "with four times as many steps"
@@ -95,23 +83,23 @@ class Behaviour:
 
     Declared honesty (not computed from the other fields, so that tests can compare the two):
 
-    labels_honestly    she labels every sample by hand; wrong labels made with full effort still count as honest
-    computes_honestly  she uses the assigned batch
-    reports_honestly   she sends what she computed
+    labels_honestly    they label every sample by hand; wrong labels made with full effort still count as honest
+    computes_honestly  they use the assigned batch
+    reports_honestly   they send what they computed
 
     Actions:
 
-    labeling_effort    e_i  share of her samples that she labels by hand
-    unlabeled               what she does with the other samples
+    labeling_effort    e_i  share of their samples that they label by hand
+    unlabeled               what they do with the other samples
     error_rate              probability that a label made by hand is wrong
-    batch_share             batch that she uses, as a share of the assigned one
-    report_scale       γ_i  she sends the model she received plus γ_i times her change to it
+    batch_share             batch that they use, as a share of the assigned one
+    report_scale       γ_i  they send the model received plus γ_i times their change to it
     last_report_scale       γ_i of the last round, reached in equal steps from `report_scale` in the first round; None
                             if it stays the same
-    computes                whether she computes gradients at all, and bears their cost
-    fabricate               function that makes her report instead; it may request the honest one if she `computes`
+    computes                whether they compute gradients at all, and bear the cost
+    fabricate               function that makes the report instead; it may request the honest one if they `compute`
     remembers               how many models before the latest one are passed to `fabricate`
-    solo_recipe             how she trains her solo model in the audition
+    solo_recipe             how they train their solo model in the audition
     """
 
     name: str
@@ -152,26 +140,26 @@ class Behaviour:
 
     @property
     def truthful(self) -> bool:
-        """Whether she labels, computes and reports honestly."""
+        """Whether they label, compute and report honestly."""
         return self.labels_honestly and self.computes_honestly and self.reports_honestly
 
     @property
     def fabricates(self) -> bool:
-        """Whether her report is made by `fabricate`."""
+        """Whether the report is made by `fabricate`."""
         return self.fabricate is not None
 
     @property
     def reports_nothing(self) -> bool:
-        """Whether she always sends back the model she received, which the server refuses as empty."""
+        """Whether they always send back the model received, which the server refuses as empty."""
         return self.fabricate is None and self.report_scale == 0 and self.last_report_scale in (None, 0)
 
     @property
     def changes_scale(self) -> bool:
-        """Whether the scale of her reports differs from round to round."""
+        """Whether the scale of the reports differs from round to round."""
         return self.last_report_scale not in (None, self.report_scale)
 
     def labeling_effort_for(self, samples: int) -> float:
-        """The share of `samples` samples that she labels by hand; at least one if she needs one."""
+        """The share of `samples` samples that they label by hand; at least one if they need one."""
         needed = self.unlabeled.needs_labeled
         return max(self.labeling_effort, 1.0 / samples) if needed else self.labeling_effort
 
@@ -180,9 +168,9 @@ class Behaviour:
         return int(min(max(1, round(self.batch_share * assigned)), at_most))
 
     def cost(self, labeling_cost: float, batch_price: float, assigned: float, *, at_most: float = math.inf) -> float:
-        """Her cost over the job: labels, and the samples of her batches if she computes.
+        """The cost over the job: labels, and the samples of the batches if they compute.
 
-        labeling_cost  cost of labeling all her samples once
+        labeling_cost  cost of labeling all samples once
         batch_price    cost of one sample in every batch of the job
         """
         batch = self.batch_size(assigned, at_most=at_most) if self.computes else 0
@@ -204,12 +192,10 @@ class Behaviour:
         round_: int,
         rounds: int,
     ) -> Params:
-        """Her report on the last received model, in this round of so many; a scale of 0 sends that model back.
+        """The report on the last received model, in this round of so many; a scale of 0 sends that model back.
 
         `noise` and `honest` are called only if needed.
         """
-        import numpy as np
-
         common = received[-1]
         if self.fabricate is not None:
             honest_report = honest if self.computes else self._no_report
@@ -225,8 +211,6 @@ class Behaviour:
 
     def _checked(self, report: Params, common: Params) -> Params:
         """A fabricated report in the model's type, or `InputError`; it may be infinite if the common model is."""
-        import numpy as np
-
         array = np.asarray(report)
         if array.shape != common.shape or array.dtype.kind != "f":
             raise InputError(
@@ -263,8 +247,6 @@ def finite_report(received: Params, made: Callable[[], Params]) -> Params:
 
     A report that grows from round to round would otherwise end the training that it spoils.
     """
-    import numpy as np
-
     with np.errstate(over="ignore", invalid="ignore"):
         report = made()
         return report if np.isfinite(report).all() else np.where(np.isfinite(report), report, received)
@@ -328,8 +310,6 @@ class LastBit:
     """The received model with the last bit of its first number changed."""
 
     def __call__(self, received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG002
-        import numpy as np
-
         report = received[-1].copy()
         report[0] = np.nextafter(report[0], np.inf, dtype=report.dtype)
         return report

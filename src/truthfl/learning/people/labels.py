@@ -38,7 +38,7 @@ def assigned_labels(
 ) -> IntArray:
     """The labels of `partition.rows`, in that order; effort and error rate are one number, or one per client.
 
-    A client labels the share `labeling_effort` of her samples by hand (rounded; the samples are drawn at random) and
+    A client labels the share `labeling_effort` of its samples by hand (rounded; the samples are drawn at random) and
     draws the labels of the others uniformly from all classes, the right one included. A label made by hand is replaced
     by one of the wrong classes with probability `error_rate`.
     """
@@ -65,8 +65,8 @@ def assigned_labels(
 def labeled_by_hand(clients: IntArray, sizes: IntArray, effort: FloatArray, seed: int) -> NDArray[np.bool_]:
     """A mask of the samples that these clients label by hand, ordered by client.
 
-    sizes and effort are those of `clients`. A client labels the first round(effort · size) of her samples in a random
-    order, so that with more effort she labels the same samples and further ones.
+    sizes and effort are those of `clients`. A client labels the first round(effort · size) of its samples in a random
+    order, so that with more effort it labels the same samples and further ones.
     """
     result = np.repeat(effort == 1.0, sizes)
     partly = (effort > 0.0) & (effort < 1.0)
@@ -114,8 +114,8 @@ def derived_labels(
 ) -> Labels:
     """One client's labels; those of samples not in the mask `by_hand` are derived from the others, as `unlabeled` says.
 
-    labels             of all her samples; only those made by hand are read
-    rounds, step_size  of the job: the number of steps of a model of her own, and their size
+    labels             of all the client's samples; only those made by hand are read
+    rounds, step_size  of the job: the number of steps of a model that the client trains alone, and their size
     """
     known, own, others = features[by_hand], labels[by_hand], features[~by_hand]
     result = labels.copy()
@@ -165,7 +165,7 @@ def asked_order(samples: int, client: int, seed: int) -> IntArray:
 
 
 def in_asked_order(partition: Partition, seed: int) -> Partition:
-    """The partition with each client's samples in the order in which she is asked to label them."""
+    """The partition with each client's samples in the order in which it is asked to label them."""
     return _ordered(partition, np.arange(len(partition)), seed)
 
 
@@ -177,7 +177,7 @@ def _ordered(partition: Partition, client: IntArray, seed: int) -> Partition:
 
 
 def ask_for_labels(federated: Federated, labels: ArrayLike, seed: int) -> Federated:
-    """The federation of the clients who are asked for labels, each with the samples that she is asked to label.
+    """The federation of the clients who are asked for labels, each with the samples that it is asked to label.
 
     labels  (N,) numbers of samples; clients with 0 do not take part. Weights are shares of all labels
     """
@@ -191,14 +191,7 @@ def ask_for_labels(federated: Federated, labels: ArrayLike, seed: int) -> Federa
     ordered = _ordered(Partition(held, np.concatenate(([0], np.cumsum(sizes)))), present, seed)
     kept = position < asked[owner]
     starts = np.concatenate(([0], np.cumsum(asked)))
-    return Federated(
-        federated.model,
-        federated.data,
-        Partition(ordered.rows[kept], starts),
-        federated.training,
-        participation=federated.participation[present],
-        rule=federated.rule,
-    )
+    return federated.of_others(Partition(ordered.rows[kept], starts), participation=federated.participation[present])
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +199,7 @@ class SeveralLabels:
     """Those samples of a run that have several labels, of which one is drawn in each round.
 
     samples           their positions among all of the run's
-    client, position  whose each is, and its position among hers, with those that she leaves out
+    client, position  whose each is, and its position among that client's, with those left out
     sets              their labels
     """
 

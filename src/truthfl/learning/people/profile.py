@@ -110,7 +110,7 @@ class Profile:
         return tuple((self.kinds[number], np.flatnonzero(self.kind_of == number)) for number in changing)
 
     def labeling_effort(self, sizes: IntArray) -> FloatArray:
-        """The share of samples that each client labels by hand; at least one sample if she needs one."""
+        """The share of samples that each client labels by hand; at least one sample if the client needs one."""
         effort = self._each(lambda kind: kind.labeling_effort)
         needed = self._each(lambda kind: kind.unlabeled.needs_labeled)
         return np.where(needed, np.maximum(effort, 1.0 / sizes), effort)

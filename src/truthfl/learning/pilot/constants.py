@@ -23,7 +23,8 @@ from truthfl.learning.pilot.reduced_federation import class_counts
 from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.training.compute import one_blas_thread
 from truthfl.learning.training.draws import Purpose, generator
-from truthfl.learning.training.rounds import Run, make_engine
+from truthfl.learning.training.rounds import make_engine
+from truthfl.learning.training.run import Run
 
 Kind = Literal["exact", "bound", "estimate"]
 

@@ -31,7 +31,8 @@ from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.models.model import Model, Params
 from truthfl.learning.training.aggregation import Combine
 from truthfl.learning.training.draws import Purpose, generator
-from truthfl.learning.training.rounds import ClientChanges, Engine, Run, make_engine
+from truthfl.learning.training.rounds import ClientChanges, Engine, make_engine
+from truthfl.learning.training.run import Run
 
 EXCEEDED = 1e-6  # of honest reports
 BOUND_DRAWS = 10  # honest jobs
@@ -115,7 +116,7 @@ def honest_lengths(side: ServerSide, batches: FloatArray, first_seed: int, draws
     lengths = []
     for draw in range(draws):
         partition = side.draw_clients(tuple(int(size) for size in sizes[chosen]), first_seed + draw)
-        federated = Federated(side.pilot.model, side.pilot.data, partition, side.pilot.training)
+        federated = side.pilot.of_others(partition)
         lengths.append(_lengths_of_job(federated, batches[chosen], first_seed + draw, moments))
     return np.concatenate(lengths, axis=1)
 

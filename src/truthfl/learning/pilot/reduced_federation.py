@@ -9,7 +9,7 @@ of clients nor on what they hold.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,15 +38,12 @@ def reduce_federation(
     weight = np.array([federated.weight[clients].sum() for clients in members])
     rows = [_rows(federated, clients) for clients in members]
     starts = np.concatenate(([0], np.cumsum([len(group_rows) for group_rows in rows])))
-    reduced = Federated(
-        federated.model,
-        federated.data,
-        Partition(np.concatenate(rows), starts),
-        federated.training,
+    reduced = replace(
+        federated,
+        partition=Partition(np.concatenate(rows), starts),
         weight=weight,
-        participation=[_participation(federated, clients) for clients in members],
-        merged=[float(len(clients)) for clients in members],
-        rule=federated.rule,
+        participation=np.array([_participation(federated, clients) for clients in members]),
+        merged=np.array([float(len(clients)) for clients in members]),
     )
     return ReducedFederation(reduced, tuple(members), len(single))
 
@@ -63,14 +60,8 @@ def some_clients_of(federated: Federated, most: int, offset: float) -> tuple[Fed
     rows = federated.partition.rows[federated.partition.starts[chosen][own] + within]
     starts = np.concatenate(([0], np.cumsum(federated.partition.sizes[chosen])))
     weight = federated.weight[chosen]
-    part = Federated(
-        federated.model,
-        federated.data,
-        Partition(rows, starts),
-        federated.training,
-        weight=weight / weight.sum(),
-        participation=federated.participation[chosen],
-        rule=federated.rule,
+    part = federated.of_others(
+        Partition(rows, starts), weight=weight / weight.sum(), participation=federated.participation[chosen]
     )
     return part, chosen
 

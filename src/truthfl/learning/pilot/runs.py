@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.contracts.setting import FloatArray, Strategies
-from truthfl.learning.data.partition import Federated, Partition
+from truthfl.learning.data.partition import Federated
 from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.pilot.reduced_federation import ReducedFederation
 from truthfl.learning.training.draws import Purpose, generator
@@ -199,16 +199,7 @@ def spread_of_loss(pilot: Federated, test: LabeledSamples, batches: NDArray[np.f
 def resampled(pilot: Federated, trial: int) -> Federated:
     """The same federation with its samples resampled with replacement."""
     drawn = generator(trial, Purpose.TEST).integers(0, len(pilot.data), len(pilot.data))
-    return Federated(
-        pilot.model,
-        pilot.data,
-        Partition(drawn[pilot.partition.rows], pilot.partition.starts),
-        pilot.training,
-        weight=pilot.weight,
-        participation=pilot.participation,
-        merged=pilot.merged,
-        rule=pilot.rule,
-    )
+    return replace(pilot, partition=replace(pilot.partition, rows=drawn[pilot.partition.rows]))
 
 
 def sample_losses(federated: Federated, params: NDArray[np.float32], test: LabeledSamples) -> NDArray[np.float64]:

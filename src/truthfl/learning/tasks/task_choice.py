@@ -6,12 +6,12 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.learning.tasks.custom import own_task_class, source_digest
 from truthfl.learning.tasks.task import Task
 
 BUILT_IN = {
@@ -25,7 +25,7 @@ BUILT_IN = {
 class TaskChoice:
     """A task by name, with its settings.
 
-    use       "pictures", "tables" or "texts"; of one's own: "FILE.py:Class" with an absolute path, or "module:Class"
+    use       "pictures", "tables" or "texts"; or custom: "FILE.py:Class" with an absolute path, "module:Class"
     settings  the other fields of a job's [task], as JSON
     """
 
@@ -34,11 +34,16 @@ class TaskChoice:
 
     def load(self) -> Task:
         """The task; `InputError` if there is no such task, or its settings are wrong."""
-        return _loaded(self)
+        if self.is_own:
+            made: type[Task] = own_task_class(self.use)
+        else:
+            module, _, name = BUILT_IN[self.use].partition(":")
+            made = getattr(import_module(module), name)
+        return made.of_document(json.loads(self.settings))
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a task of one's own."""
+        """Whether it is a custom task."""
         return ":" in self.use
 
     @property
@@ -52,11 +57,9 @@ class TaskChoice:
         return self.use.rpartition(":")[2]
 
     def source(self) -> str:
-        """The digest of the file that defines a task of one's own; "" for built-in tasks."""
+        """The digest of the file that defines a custom task; "" for built-in tasks."""
         if not self.is_own:
             return ""
-        from truthfl.learning.tasks.custom import source_digest
-
         return source_digest(self.use)
 
     def document(self) -> dict[str, Any]:
@@ -73,7 +76,7 @@ class TaskChoice:
     def of_document(cls, document: Mapping[str, Any] | None) -> TaskChoice:
         """The choice in these JSON values; pictures if there are none.
 
-        `InputError` if the file of a task of one's own is another than it was when the document was made.
+        `InputError` if the file of a custom task has changed since the document was made.
         """
         if document is None:
             return PICTURES
@@ -104,7 +107,7 @@ PICTURES = TaskChoice()
 
 
 def task_choice(use: str, settings: Mapping[str, Any], folder: Path = Path()) -> TaskChoice:
-    """The task with these settings; a FILE.py of one's own is in `folder` unless its path is absolute."""
+    """The task with these settings; the FILE.py of a custom task is in `folder` unless its path is absolute."""
     if not isinstance(use, str) or (":" not in use and use not in BUILT_IN):
         known = ", ".join(f'"{name}"' for name in BUILT_IN)
         raise InputError(f'use is {use!r}; it must be {known}, "FILE.py:Class" or "module:Class".')
@@ -143,15 +146,3 @@ def _of_section(path: Path) -> TaskChoice:
         raise InputError(f"[task] {measured[0]} in {path} is measured by the operator; leave it out.")
     choice.load()
     return choice
-
-
-@lru_cache(maxsize=16)
-def _loaded(choice: TaskChoice) -> Task:
-    if choice.is_own:
-        from truthfl.learning.tasks.custom import own_task_class
-
-        made: type[Task] = own_task_class(choice.use)
-    else:
-        module, _, name = BUILT_IN[choice.use].partition(":")
-        made = getattr(import_module(module), name)
-    return made.of_document(json.loads(choice.settings))

@@ -4,11 +4,11 @@ Weights are those of the contract. The two robust rules look at every parameter 
 
 - sort the changes of the clients by value, and lay their weights side by side, so that they fill a line of length 1;
 - "trimmed" is the mean over the line without the fifth at either end, as Flower's FedTrimmedAvg cuts by default; a
-  client at the edge counts with the part of her weight that is not cut;
+  client at the edge counts with the part of its weight that is not cut;
 - "median" is the value in the middle of the line; if the middle is the border of two clients, the mean of these two.
 
 The result is multiplied by the sum of the weights, so that reports that are missing are missing here as in the mean. A
-Flower strategy of one's own may combine them in another way. A `ReportRule` says which of the rules is used, and what
+custom Flower strategy may combine them in another way. A `ReportRule` says which of the rules is used, and what
 is done with long and with missing reports.
 
 They take a step from the weighted mean of the changes. Planning trains thousands of runs, and Flower's own records and
@@ -41,7 +41,7 @@ CUT = {TRIMMED: 0.2, MEDIAN: 0.5 - 1e-6}  # the share of the weight that is cut 
 class ReportRule:
     """What a server does with the reports of a round.
 
-    aggregation  how they are combined: one of the three, or the name of a strategy of one's own
+    aggregation  how they are combined: one of the three, or the name of a custom strategy
     bounds       the largest length (L2 norm) of a change in the first, second … and all later rounds; none: no bound
     clips        whether longer changes are shortened to the bound, as clients do who mask them, and not left out
     rescales     whether the reports that are taken count for those that are missing too, so that the common model
@@ -96,7 +96,7 @@ def require_aggregation(aggregation: object) -> None:
 
 
 def is_own(aggregation: object) -> bool:
-    """Whether this names a strategy of one's own."""
+    """Whether this names a custom strategy."""
     return isinstance(aggregation, str) and ":" in aggregation
 
 
@@ -112,7 +112,7 @@ def aggregation_document(aggregation: str) -> dict[str, str]:
 def aggregation_of(document: Mapping[str, str] | None) -> str:
     """How reports are combined by these JSON values; the mean if there are none.
 
-    `InputError` if the file of a strategy of one's own is another than it was when the document was made.
+    `InputError` if the file of a custom strategy has changed since the document was made.
     """
     if document is None:
         return MEAN

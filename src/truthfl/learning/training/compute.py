@@ -209,31 +209,38 @@ Elsewhere = Callable[[str, object, Sequence[object]], list[Mapping[str, NDArray[
 
 MOST_THREADS = 64
 MOST_BLOCKS = 64  # into which the runs of one call are divided
-_elsewhere: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
-_most_threads = MOST_THREADS
+
+
+@dataclass(frozen=True)
+class Computing:
+    """Who computes trainings that state no number of threads: `other`, or this process with at most so many threads."""
+
+    other: Elsewhere | None = None
+    most_threads: int = MOST_THREADS
+
+
+_computing: ContextVar[Computing | None] = ContextVar("computing", default=None)
 
 
 @contextmanager
-def computed_by(other: Elsewhere) -> Iterator[None]:
-    """Have trainings that may use all cores computed by `other`."""
-    before = _elsewhere.set(other)
+def computed_by(other: Elsewhere | None = None, *, most_threads: int = MOST_THREADS) -> Iterator[None]:
+    """Have trainings that state no number of threads computed as `Computing` says; threads started inside do not."""
+    before = _computing.set(Computing(other, most_threads))
     try:
         yield
     finally:
-        _elsewhere.reset(before)
+        _computing.reset(before)
+
+
+def _now() -> Computing:
+    return _computing.get() or Computing()
 
 
 def elsewhere(threads: int | None) -> Elsewhere | None:
     """Who else computes a training with this number of threads; None: this process, as always if it is stated."""
-    return None if threads is not None else _elsewhere.get()
+    return None if threads is not None else _now().other
 
 
 def usual_threads() -> int:
     """The number of threads of a training that states none."""
-    return min(os.cpu_count() or 1, _most_threads)
-
-
-def limit_threads(most: int) -> None:
-    """Let trainings of this process that state no number of threads have at most so many."""
-    global _most_threads
-    _most_threads = most
+    return min(os.cpu_count() or 1, _now().most_threads)

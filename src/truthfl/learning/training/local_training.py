@@ -1,6 +1,7 @@
-"""One client's part of one round: H local steps on batches of her data, and her report.
+"""One client's part of one round: H local steps on batches of the client's data, and the client's report.
 
-Uses the same random draws as `training`, so that both train the same model.
+Participants, simulations and solo training all take their steps here; the compiled kernel is a faster copy, and NumPy's
+engine sums up single steps of many clients. All of them draw the same batches, and so train the same model.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from truthfl.learning.models.model import Features, Labels, Model, Params
 from truthfl.learning.people.behaviour import Behaviour, Unlabeled
@@ -31,30 +32,59 @@ def local_model(
     step_size: float,
     seed: int,
     private_key: DrawKey | None = None,
+    rows: NDArray[np.int64] | None = None,
 ) -> Params:
     """w_i: the common model after H local steps. `client` is the client's number; rounds are counted from 0.
 
     private_key  of the draws in this round; None lets them follow from the seed, so that everybody knows the batches
+    rows         the positions of the client's samples in `features`; None if `features` are the client's alone
     """
-    local = common.copy()
     if isinstance(model, PrivateModel):
+        own, local = features if rows is None else features[rows], common.copy()
         key_of_round = subkey(simulated_key(seed), client, round_) if private_key is None else private_key
         for step in range(local_steps):
-            gradient = model.noisy_gradient(local, features, labels, batch_size, subkey(key_of_round, step))
+            gradient = model.noisy_gradient(local, own, labels, batch_size, subkey(key_of_round, step))
             local -= np.float32(step_size) * gradient
         return local
     if private_key is None:
-        keys = [key(seed, Purpose.BATCH, client, round_, step) for step in range(local_steps)]
-        batches = [below(bits(one, batch_size), len(labels)) for one in keys]
+        batches: Sequence[NDArray[np.int64]] | NDArray[np.int64] = drawn_batches(
+            seed, client, round_, np.arange(local_steps), batch_size, len(labels)
+        )
     else:
         batches = [
             below(random_bits(subkey(private_key, step), batch_size), len(labels)) for step in range(local_steps)
         ]
+    return after_steps(model, common, features, labels, batches, step_size, rows)
+
+
+def drawn_batches(
+    seed: int, client: int, rounds: ArrayLike, steps: ArrayLike, batch_size: int, samples: int
+) -> NDArray[np.int64]:
+    """The positions, among the client's samples, of those drawn in these rounds and steps: (rounds or steps, batch)."""
+    return below(bits(key(seed, Purpose.BATCH, client, rounds, steps), batch_size), samples)
+
+
+def after_steps(
+    model: Model,
+    start: Params,
+    features: Features,
+    labels: Labels,
+    batches: Sequence[NDArray[np.int64]] | NDArray[np.int64],
+    step_size: float,
+    rows: NDArray[np.int64] | None = None,
+) -> Params:
+    """The model after one step on each of these batches, which are positions in `labels`; `rows` as in `local_model`.
+
+    A task's own steps replace gradient steps.
+    """
     if isinstance(model, OwnSteps):
-        return model.local_steps(common, features, labels, batches, step_size)
-    weight = np.full(batch_size, 1.0 / batch_size, dtype=np.float32)
+        own = features if rows is None else features[rows]
+        return model.local_steps(start, own, labels, list(batches), step_size)
+    local = start.copy()
     for batch in batches:
-        local -= np.float32(step_size) * model.weighted_gradient(local, features[batch], labels[batch], weight)
+        used = features[batch if rows is None else rows[batch]]
+        weight = np.full(len(batch), 1.0 / len(batch), dtype=np.float32)
+        local -= np.float32(step_size) * model.weighted_gradient(local, used, labels[batch], weight)
     return local
 
 
@@ -76,8 +106,8 @@ def report_of_round(
 ) -> Params:
     """A client's report in round `round_` of `rounds`, counted from 0.
 
-    received     the common models that she remembers, this round's last; see `updated_memory`
-    labels       the labels of all her samples before training: made by hand, drawn at random or derived
+    received     the common models that the client remembers, this round's last; see `updated_memory`
+    labels       the labels of all the client's samples before training: made by hand, drawn at random or derived
     private_key  as in `local_model`
     """
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.models.model import Params
+from truthfl.learning.tasks.custom import digest_of_module, installed_module, module_of_file
 from truthfl.learning.training.aggregation import OPTIMIZERS, Combine, ServerOptimizer
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ def portable(use: str) -> str:
     """The name without the folder of a file, and with the digest of its text, for the job's document."""
     if use.startswith(LIVE):
         return use
-    from truthfl.learning.tasks.custom import digest_of_module
-
     place, _, name = use.rpartition(":")
     return f"{Path(place).name if place.endswith('.py') else place}:{name} {digest_of_module(_module(use))}"
 
@@ -196,8 +195,6 @@ def _load(use: str) -> Strategy:
 
 
 def _module(use: str) -> Any:
-    from truthfl.learning.tasks.custom import installed_module, module_of_file
-
     place, _, name = use.rpartition(":")
     return module_of_file(Path(place), name) if place.endswith(".py") else installed_module(place)
 

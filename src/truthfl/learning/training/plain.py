@@ -18,7 +18,7 @@ def train_plainly(
 ) -> Params:
     """Train T rounds and return the final model.
 
-    In each round every participating client receives the common model and reports by her behaviour; the server combines
+    In each round every participating client receives the common model and reports by its behaviour; the server combines
     the reported changes, weighted p_i/q_i, by the federation's rule. `labels` as in `train`.
     """
     model, data, training, clients = federated.model, federated.data, federated.training, len(federated.partition)

@@ -3,10 +3,12 @@
 Clients are divided into chunks that depend only on the number of clients; the updates of the chunks are added in order.
 So the result does not depend on the number of threads, nor on whether chunks or whole runs are distributed over them.
 
-Engines add up clients as they go. Here each client is a chunk of her own, whose share of the sum is 1, so that the
-model after her chunk is her local model.
+Engines add up clients as they go. `SingleReports` keeps them apart, which is slower, where the rule for reports needs
+that: a chunk then has a single client, whose share of the sum is 1, so the model after it is the client's.
 
-Slower than `engines`, which add up clients as they go, and used only where the rule for reports needs it.
+Arrays of (e, D, γ) do not describe clients who fabricate reports, use labels predicted by the common model, or scale
+their reports differently from round to round. `SpecialClientRounds` trains runs with such clients round by round: the
+engine computes all others.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from __future__ import annotations
 import ctypes
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -22,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.learning.data.partition import Federated, Partition
-from truthfl.learning.models.model import Features, Labels, Model, Params
+from truthfl.learning.models.model import Features, Labels, Params
+from truthfl.learning.people.behaviour import Behaviour
 from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.tasks.custom import OwnSteps
 from truthfl.learning.training.aggregation import MEAN, limited_changes, new_combiner, taken_weights
@@ -39,28 +43,11 @@ from truthfl.learning.training.compute import (
     supports,
 )
 from truthfl.learning.training.draws import Purpose, below, bits_at, key, uniform
-from truthfl.learning.training.local_training import local_model
-from truthfl.learning.training.special_clients import SpecialClients
+from truthfl.learning.training.local_training import report_noise, takes_part, updated_memory
+from truthfl.learning.training.run import Run, SpecialClients, model_of_client
 
 MAX_CHUNKS = 16
 EVERYONE = slice(None)
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """The inputs of one training run: arrays over clients, and labels over all clients' samples.
-
-    partition        the samples that clients train on; None if they use all that they hold
-    special_clients  clients whose behaviour these arrays do not describe; None if there are none
-    """
-
-    seed: int
-    step_size: float
-    batch_size: NDArray[np.int64]
-    report_scale: NDArray[np.float64]
-    labels: Labels
-    partition: Partition | None = None
-    special_clients: SpecialClients | None = None
 
 
 class Engine(Protocol):
@@ -137,43 +124,12 @@ class NumPyEngine:
             chance = uniform(bits_at(key(run.seed, Purpose.AVAILABILITY, clients, round_), 0))
             clients = clients[chance < q]
         share = _share(self.federated, run)
-        if isinstance(self.federated.model, PrivateModel | OwnSteps):
-            return self._update_by_client(run, inner, round_, clients, share)
-        sizes = run.batch_size[clients]
-        if self.federated.training.local_steps == 1:
-            weight = np.repeat((share / run.batch_size)[clients], sizes)
-            drawn = self._batches(run, clients, round_, 0)
-            return -np.float32(run.step_size) * self._gradient(run, inner, drawn, weight)
-        ends = np.cumsum(sizes)
-        steps = [self._batches(run, clients, round_, h) for h in range(self.federated.training.local_steps)]
+        if self.federated.training.local_steps == 1 and not isinstance(self.federated.model, PrivateModel | OwnSteps):
+            weight = np.repeat((share / run.batch_size)[clients], run.batch_size[clients])
+            return -np.float32(run.step_size) * self._gradient(run, inner, self._batches(run, clients, round_), weight)
         delta = np.zeros_like(inner)
-        for client, size, end in zip(clients, sizes, ends, strict=True):
-            local, weight = inner.copy(), np.full(size, 1.0 / size)
-            for drawn in steps:
-                local -= np.float32(run.step_size) * self._gradient(run, local, drawn[end - size : end], weight)
-            delta += np.float32(share[client]) * (local - inner)
-        return delta
-
-    def _update_by_client(
-        self, run: Run, inner: Params, round_: int, clients: NDArray[np.int64], share: NDArray[np.float64]
-    ) -> Params:
-        """The sum of the clients' changes, each trained alone: with noise of her own, or by the task's own steps."""
-        merged = self.federated.merged
-        delta, partition = np.zeros_like(inner), run.partition or self.federated.partition
         for client in clients[share[clients] != 0].tolist():
-            own = slice(int(partition.starts[client]), int(partition.starts[client + 1]))
-            local = local_model(
-                _with_noise_of(self.federated.model, int(merged[client])),
-                inner,
-                self.federated.data.features[partition.rows[own]],
-                run.labels[own],
-                client=client,
-                round_=round_,
-                batch_size=int(run.batch_size[client]),
-                local_steps=self.federated.training.local_steps,
-                step_size=run.step_size,
-                seed=run.seed,
-            )
+            local = model_of_client(self.federated, run, inner, client, round_)
             delta += np.float32(share[client]) * (local - inner)
         return delta
 
@@ -181,11 +137,11 @@ class NumPyEngine:
         model = self.federated.model
         return model.loss(params, features, labels), model.accuracy(params, features, labels)
 
-    def _batches(self, run: Run, clients: NDArray[np.int64], round_: int, step: int) -> NDArray[np.int64]:
-        """The samples that these clients draw for this step, as positions among all clients' samples, by client."""
+    def _batches(self, run: Run, clients: NDArray[np.int64], round_: int) -> NDArray[np.int64]:
+        """What these clients draw for a round of one step, as positions among all clients' samples, by client."""
         sizes, partition = run.batch_size[clients], run.partition or self.federated.partition
         position = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        keys = np.repeat(key(run.seed, Purpose.BATCH, clients, round_, step), sizes)
+        keys = np.repeat(key(run.seed, Purpose.BATCH, clients, round_, 0), sizes)
         own = np.repeat(partition.sizes[clients], sizes)
         return np.repeat(partition.starts[clients], sizes) + below(bits_at(keys, position), own)
 
@@ -293,13 +249,6 @@ class KernelEngine:
         return job
 
 
-def _with_noise_of(model: Model, merged: int) -> Model:
-    """The model with the noise of so many clients, if it is private."""
-    if merged == 1 or not isinstance(model, PrivateModel):
-        return model
-    return replace(model, noise=model.noise * float(np.sqrt(merged)))
-
-
 def _share(federated: Federated, run: Run, clients: NDArray[np.int64] | slice = EVERYONE) -> NDArray[np.float64]:
     """p_i γ_i / q_i of these clients: the factors of their changes in the sum."""
     return federated.weight[clients] * run.report_scale[clients] / federated.participation[clients]
@@ -380,3 +329,72 @@ class SingleReports:
         counted[clients[order][taken]] = True
         counts = taken_weights(weight[asked], counted[asked], rule)
         inner[:] = self.engine.pack(self.combined(round_ + 1, common, changes[taken], counts))
+
+
+class SpecialClientRounds:
+    """Trains the rounds of a run with special clients.
+
+    received       the models that each fabricator remembers
+    refused_reports  how many reports of each client who fabricates or rescales were equal to the model received
+    """
+
+    def __init__(self, federated: Federated, run: Run, special: SpecialClients) -> None:
+        self.federated, self.run, self.special = federated, run, special
+        self.partition = run.partition or federated.partition
+        self.predicted_features = federated.data.features[self.partition.rows[special.predicted]]
+        self.received: dict[int, list[Params]] = {client: [] for client in special.fabricators}
+        rescaling = [client for _, clients in special.rescaled for client in clients.tolist()]
+        self.refused_reports = dict.fromkeys([*special.fabricators, *rescaling], 0)
+
+    def rounds(self, engine: Engine, inner: Params, first: int, last: int, single: SingleReports | None = None) -> None:
+        """Train rounds first … last − 1, like `Engine.rounds`; `single`: the engine itself if it combines reports."""
+        for t in range(first, last):
+            common = engine.unpack(inner)
+            several = self.special.several
+            if several is not None:
+                engine.relabel(self.run, several.samples, several.in_round(self.run.seed, t))
+            if len(self.predicted_features):
+                labels = self.federated.model.predict(common, self.predicted_features)
+                engine.relabel(self.run, self.special.predicted, labels)
+            for behaviour, clients in self.special.rescaled:
+                self._rescale(engine, behaviour, clients, t)
+            reports = self._fabricated_reports(common, t)
+            if single is not None:
+                single.round(inner, t, reports)
+                continue
+            engine.rounds(self.run, inner, t, t + 1)
+            if reports:
+                inner[:] = engine.pack(engine.unpack(inner) + self._update(common, reports))
+
+    def _rescale(self, engine: Engine, behaviour: Behaviour, clients: NDArray[np.int64], round_: int) -> None:
+        """Set these clients' report scale of the round; a scale of 0 makes their reports empty."""
+        scale, q = behaviour.scale_in_round(round_, self.federated.training.rounds), self.federated.participation
+        engine.rescale(self.run, clients, scale)
+        if scale == 0:
+            for client in clients.tolist():
+                self.refused_reports[client] += takes_part(self.run.seed, client, round_, q[client])
+
+    def _fabricated_reports(self, common: Params, round_: int) -> dict[int, Params]:
+        """The reports of the fabricators who take part, by client."""
+        reports, q = dict[int, Params](), self.federated.participation
+        for client, behaviour in self.special.fabricators.items():
+            if not takes_part(self.run.seed, client, round_, q[client]):
+                continue
+            self.received[client] = updated_memory(behaviour, self.received[client], common)
+            report = behaviour.report(
+                self.received[client],
+                partial(report_noise, self.run.seed, client, round_),
+                partial(model_of_client, self.federated, self.run, common, client, round_),
+                round_=round_,
+                rounds=self.federated.training.rounds,
+            )
+            reports[client] = report
+            self.refused_reports[client] += np.array_equal(report, common)
+        return reports
+
+    def _update(self, common: Params, reports: Mapping[int, Params]) -> Params:
+        """The sum of these weighted reports."""
+        change, weight, q = np.zeros_like(common), self.federated.weight, self.federated.participation
+        for client, report in reports.items():
+            change += np.float32(weight[client] / q[client]) * (report - common)
+        return change

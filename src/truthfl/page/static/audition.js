@@ -6,6 +6,8 @@ import { chance, fill, text } from "./text.js";
 
 const SHOWN_DIFFERENCE = 0.00005; // between losses
 const OWN = ["receipt.own_better", "receipt.own_as_expected", "receipt.own_worse"];
+const EXPECTED_PARTS = { label_pay: "offer.pay_labels", computing_pay: "offer.pay_computing" };
+const PAID_PARTS = { label_pay: "receipt.for_labels", computing_pay: "receipt.for_computing" };
 const JOINT = ["receipt.joint_better", "receipt.joint_as_expected", "receipt.joint_worse"];
 
 // Paragraphs that explain the audition to somebody who has never heard of one.
@@ -24,12 +26,21 @@ export function auditionShort({ audition, noun }) {
   return text("offer.audition_short", { noun, chance: chance(audition.stopped_chance) });
 }
 
-// Figures of pay: two lines and their sum; entries for `pairs`.
+// What a part of pay is for, in the words that a contract without a translation has.
+function partName({ name, words }, keys) {
+  return name in keys ? text(keys[name]) : make("span", { lang: "en" }, `for ${words}`);
+}
+
+// The parts of a receipt's pay; entries for `pairs`.
+export function paidParts({ offer, audition }) {
+  return audition.parts.map((part) => [partName(part, PAID_PARTS), money(part.paid, offer, 1)]);
+}
+
+// Figures of pay: a line for each part, and their sum; entries for `pairs`.
 export function payLines({ offer, audition, spread }) {
   const line = ({ expected, most }) => [money(expected, offer), " ", make("small", {}, text("offer.pay_at_most", { pay: money(most, offer) }))];
   return [
-    [text("offer.pay_labels"), line(audition.labels)],
-    [text("offer.pay_computing"), line(audition.computing)],
+    ...audition.parts.map((part) => [partName(part, EXPECTED_PARTS), line(part)]),
     [text("offer.pay_all"), line(audition.total)],
     [text("offer.pay_deviation"), money(spread.deviation, offer)],
     [text("offer.pay_least"), [money(spread.worst, offer), " ", make("small", {}, text("offer.pay_no_debt"))]],

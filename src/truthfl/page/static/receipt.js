@@ -1,7 +1,7 @@
 // The receipt: pay, its calculation, and a check of the whole receipt on this machine.
 
 import { getJson } from "./api.js";
-import { jointWords, receiptPlotWords, resultWords, roundsDelivered } from "./audition.js";
+import { jointWords, paidParts, receiptPlotWords, resultWords, roundsDelivered } from "./audition.js";
 import { alarm, byId, make, pairs } from "./dom.js";
 import { errorWords, showError } from "./error_message.js";
 import { loss, money, number, percent, whole } from "./format.js";
@@ -48,8 +48,7 @@ function showPay(view) {
   const right = view.accuracy === null ? [] : [[text("receipt.right"), percent(view.accuracy, 1)]];
   pairs(byId("facts"), [
     [text("receipt.pay"), money(view.paid, offer), settlement.pay < 0 ? "key minus" : "key"],
-    ...(audition === null ? right
-      : [[text("receipt.for_labels"), money(audition.labels, offer, 1)], [text("receipt.for_computing"), money(audition.computing, offer, 1)]]),
+    ...(audition === null ? right : paidParts(view)),
     [text("receipt.rounds"), text("receipt.rounds_of", { delivered: settlement.delivered, total: settlement.asked })],
   ]);
 }

@@ -16,7 +16,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -29,11 +29,10 @@ import truthfl
 from truthfl.errors import ServiceError, TruthflError
 from truthfl.files import make_private_folder, write_file
 from truthfl.learning.tasks.task_choice import TaskChoice
-from truthfl.learning.training.compute import kernel, limit_threads
+from truthfl.learning.training.compute import computed_by, kernel
 from truthfl.studies.work import Result, StudyTask, WorkError, WorkItem, source_digest
 
 LARGE = 1 << 14  # bytes of an array that travels on its own
-MOST_KEPT = 4  # objects that calls have in common, unpickled
 
 Arrays = Mapping[str, NDArray[Any]]
 """Arrays by digest."""
@@ -58,9 +57,8 @@ class ArrayCall:
         """Call the function in this process."""
         module, function = self.work.split(":")
         try:
-            common = _unpickled_once(self.common, self.arrays)
             result: Result = getattr(import_module(f"truthfl.{module}"), function)(
-                common, unpickled(self.own, self.arrays)
+                unpickled(self.common, self.arrays), unpickled(self.own, self.arrays)
             )
         except TruthflError:
             raise
@@ -69,10 +67,10 @@ class ArrayCall:
         return result
 
 
-def pickled(value: object) -> tuple[bytes, dict[str, NDArray[Any]]]:
+def pickled(value: object, digests: Digests) -> tuple[bytes, dict[str, NDArray[Any]]]:
     """The object without its large arrays, and these."""
     file = io.BytesIO()
-    pickler = _Pickler(file)
+    pickler = _Pickler(file, digests)
     pickler.dump(value)
     return file.getvalue(), pickler.arrays
 
@@ -82,43 +80,44 @@ def unpickled(content: bytes, arrays: Arrays) -> Any:
     return _Unpickler(io.BytesIO(content), arrays).load()
 
 
-_KEPT: dict[bytes, Any] = {}
+class Digests:
+    """Names arrays by hashes of what they hold; remembers those of files and of arrays that nobody can change."""
 
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[NDArray[Any]], str]] = {}  # by id
+        self._files: dict[Path, tuple[int, str, NDArray[Any]]] = {}
 
-def _unpickled_once(content: bytes, arrays: Arrays) -> Any:
-    """The object, made once for several calls that have it in common."""
-    if content not in _KEPT:
-        while len(_KEPT) >= MOST_KEPT:
-            del _KEPT[next(iter(_KEPT))]
-        _KEPT[content] = unpickled(content, arrays)
-    return _KEPT[content]
-
-
-def digest_of(array: NDArray[Any]) -> str:
-    """The hash of an array's type, shape and contents; that of an array which nobody can change is kept."""
-    known = _KNOWN.get(id(array))
-    if known is not None and known[0]() is array:
-        return known[1]
-    head = f"{array.dtype.str} {array.shape}".encode()
-    digest = hashlib.sha256(head + hashlib.sha256(np.ascontiguousarray(array).data).digest()).hexdigest()[:32]
-    if not array.flags.writeable:
+    def of(self, array: NDArray[Any]) -> str:
+        """The hash of the array's type, shape and contents."""
         number = id(array)
-        _KNOWN[number] = weakref.ref(array, lambda _: _KNOWN.pop(number, None)), digest
-    return digest
+        known = self._known.get(number)
+        if known is not None and known[0]() is array:
+            return known[1]
+        head = f"{array.dtype.str} {array.shape}".encode()
+        digest = hashlib.sha256(head + hashlib.sha256(np.ascontiguousarray(array).data).digest()).hexdigest()[:32]
+        if not array.flags.writeable:
+            self._known[number] = weakref.ref(array, lambda _: self._known.pop(number, None)), digest
+        return digest
 
-
-_KNOWN: dict[int, tuple[weakref.ref[NDArray[Any]], str]] = {}  # by id
+    def of_file(self, path: Path) -> tuple[str, NDArray[Any]]:
+        """The file's hash and content, which is read again when the file has changed."""
+        changed = path.stat().st_mtime_ns
+        if path not in self._files or self._files[path][0] != changed:
+            content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
+            self._files[path] = changed, self.of(content), content
+        return self._files[path][1:]
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, digests: Digests) -> None:
         super().__init__(file, protocol=5)
+        self.digests = digests
         self.arrays: dict[str, NDArray[Any]] = {}
 
     def persistent_id(self, obj: Any) -> str | None:
         if type(obj) is not np.ndarray or obj.nbytes < LARGE or obj.dtype.hasobject:
             return None
-        digest = digest_of(obj)
+        digest = self.digests.of(obj)
         self.arrays[digest] = obj
         return digest
 
@@ -140,12 +139,12 @@ class Parcel:
     arrays: Arrays
 
 
-def parcel_of(task: StudyTask) -> Parcel:
+def parcel_of(task: StudyTask, digests: Digests) -> Parcel:
     """The task as it travels."""
     if isinstance(task, ArrayCall):
         return Parcel(pickle.dumps((task.work, task.common, task.own)), task.arrays)
     assert isinstance(task, WorkItem)
-    files, contents = shipped_files(task.settings)
+    files, contents = shipped_files(task.settings, digests)
     return Parcel(pickle.dumps((task.work, dict(task.settings), files)), contents)
 
 
@@ -170,11 +169,11 @@ def do_on_node(
     unfit = unfit_reason(expected, facts(), socket.gethostname())
     if unfit or not call:
         return ("unfit", unfit) if unfit else ("done", {})
-    limit_threads(1)  # one task, one core
     names: dict[str, str] = {}
     try:
         task, names = opened(call, dict(zip(digests, arrays, strict=True)))
-        return "done", dict(task.do())
+        with computed_by(most_threads=1):  # one task, one core
+            return "done", dict(task.do())
     except (TruthflError, WorkError) as error:
         return "error", _renamed(error, names)
 
@@ -250,7 +249,9 @@ class ShippedFiles:
     files: tuple[tuple[str, str], ...]
 
 
-def shipped_files(settings: Mapping[str, Any]) -> tuple[tuple[ShippedFiles, ...], dict[str, NDArray[Any]]]:
+def shipped_files(
+    settings: Mapping[str, Any], digests: Digests
+) -> tuple[tuple[ShippedFiles, ...], dict[str, NDArray[Any]]]:
     """The files that these settings name, and their contents by digest; none if they name built-in data alone."""
     shipped: list[ShippedFiles] = []
     contents: dict[str, NDArray[Any]] = {}
@@ -260,7 +261,7 @@ def shipped_files(settings: Mapping[str, Any]) -> tuple[tuple[ShippedFiles, ...]
         if not named or not path.exists():
             continue
         files = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
-        read = [(each.name, *_content(each, each.stat().st_mtime_ns)) for each in files]
+        read = [(each.name, *digests.of_file(each)) for each in files]
         contents |= {digest: content for _, digest, content in read}
         own = tuple((name, digest) for name, digest, _ in read)
         shipped.append(ShippedFiles(setting, named, path.is_dir(), own))
@@ -294,12 +295,6 @@ def _path_in(settings: Mapping[str, Any], setting: tuple[str, str]) -> str:
         return "" if value in TaskChoice.of_document(settings.get("task")).load().sources else value
     place = value.rpartition(":")[0]
     return place if place.endswith(".py") else ""
-
-
-@lru_cache(maxsize=64)
-def _content(path: Path, _changed: int) -> tuple[str, NDArray[Any]]:
-    content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
-    return digest_of(content), content
 
 
 def _folder() -> Path:

@@ -16,7 +16,7 @@ from truthfl.job import DataJob
 from truthfl.learning.training.aggregation import is_own
 from truthfl.learning.training.compute import computed_by
 from truthfl.studies.cluster.broker import ClusterAddress, cluster_address, run_broker
-from truthfl.studies.cluster.node import ArrayCall, facts, parcel_of, pickled
+from truthfl.studies.cluster.node import ArrayCall, Digests, facts, parcel_of, pickled
 from truthfl.studies.work import Progress, Result, Store, StudyTask, Workers, do_all, interrupts_deferred
 
 START_SECONDS, END_SECONDS = 120.0, 15.0
@@ -34,6 +34,7 @@ class RayWorkers(Workers):
         if importlib.util.find_spec("ray") is None:
             raise InputError("Ray is not installed; pip install 'truthfl[cluster]' brings it.")
         self.numbers, self.repeated = count(), 0
+        self.digests = Digests()
         self.stored: dict[str, int] = {}  # bytes of arrays at the cluster, by digest, the latest used last
         self.connection: Connection | None = None
         self.process: BaseProcess | None = None
@@ -62,7 +63,7 @@ class RayWorkers(Workers):
         for address, task in missing.items():
             number = next(self.numbers)
             running[number] = address
-            parcel = parcel_of(task)
+            parcel = parcel_of(task, self.digests)
             for digest, array in parcel.arrays.items():
                 if digest not in self.stored:
                     self._send(("array", digest, array))
@@ -128,19 +129,20 @@ class RayWorkers(Workers):
 
 
 def can_be_planned_elsewhere(job: DataJob) -> bool:
-    """Whether the trainings of this job's plan can be computed elsewhere: no code of one's own is needed for them."""
+    """Whether the trainings of this job's plan can be computed elsewhere: no custom code is needed for them."""
     return not job.task.is_own and not is_own(job.aggregation)
 
 
 @contextmanager
 def planned_by(workers: Workers, store: Store, progress: Progress | None = None) -> Iterator[None]:
     """In this context, trainings that may use all cores are computed by the workers, and kept in the store."""
+    digests = Digests()
 
     def compute(work: str, common: object, own: Sequence[object]) -> list[Result]:
-        shared, arrays = pickled(common)
+        shared, arrays = pickled(common, digests)
         calls = []
         for each in own:
-            content, more = pickled(each)
+            content, more = pickled(each, digests)
             calls.append(ArrayCall(work, shared, content, arrays | more))
         return do_all(calls, store, workers=workers, progress=progress)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.contract import LCEME, lceme
 from truthfl.contracts.payoff import client_payoff, confidence_margin
 from truthfl.contracts.setting import Clients, Strategies
 from truthfl.learning.people.behaviour import Behaviour, from_strategy
@@ -141,7 +141,7 @@ def claims(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellRe
     return rows
 
 
-def contract_of(paper: Paper, pilot_result: PilotResult) -> tuple[Contract, Clients]:
+def contract_of(paper: Paper, pilot_result: PilotResult) -> tuple[LCEME, Clients]:
     """LCEME with batch D' for all clients, on the calibrated model, with a margin for the error of the calibration."""
     clients = clients_of(paper, paper.sample_cost)
     model, training = pilot_result.calibration[paper.rounds].model, pilot_result.training(paper.rounds)
@@ -150,7 +150,7 @@ def contract_of(paper: Paper, pilot_result: PilotResult) -> tuple[Contract, Clie
 
 
 def payoffs(
-    paper: Paper, contract: Contract, clients: Clients, results: Mapping[Key, CellResult], behaviour: Behaviour
+    paper: Paper, contract: LCEME, clients: Clients, results: Mapping[Key, CellResult], behaviour: Behaviour
 ) -> NDArray[np.float64]:
     """Client 1's payoff in real training, (seeds, batch sizes): pay by the test loss less the cost of her work."""
     sizes = _sizes(paper)
@@ -178,7 +178,7 @@ def _on_model(paper: Paper, pilot_result: PilotResult) -> tuple[Series, ...]:
     return tuple(exact_series(p.name, sizes, [payoff(p, size) for size in sizes]) for p in (HONEST, *LIES))
 
 
-def _margin(paper: Paper, pilot_result: PilotResult, contract: Contract) -> NDArray[np.float64]:
+def _margin(paper: Paper, pilot_result: PilotResult, contract: LCEME) -> NDArray[np.float64]:
     error = pilot_result.calibration[paper.rounds].truthful_loss_error(np.full(paper.clients, paper.assigned))
     return confidence_margin(contract, error)
 

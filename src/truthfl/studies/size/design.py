@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from truthfl.contracts.audition.level import WINDOW
 from truthfl.contracts.setting import FloatArray, Training
 from truthfl.errors import InputError
 from truthfl.job import DataJob, read_job
-from truthfl.learning.data.federations import Data, ModelChoice, SampleSets, sample_sets
+from truthfl.learning.data.federations import Data, ModelChoice, sample_sets
 from truthfl.learning.data.partition import Federated, Partition
 from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.models.model import Model
@@ -195,7 +194,8 @@ class Cut:
 
 def pool_size(data: Data, total_labels: int) -> int:
     """The number of samples of the pool; `InputError` if it has too few for so many labels and some more."""
-    size, needed = len(_sets(data).clients), round(1.2 * total_labels)
+    sets = sample_sets(PICTURES, data.source, data.pilot_samples, data.test_samples, data.seed)
+    size, needed = len(sets.clients), round(1.2 * total_labels)
     if size < needed:
         raise InputError(
             f"{data.source} has {size:,} samples beside the test set; {total_labels:,} labels of all clients and some "
@@ -206,7 +206,7 @@ def pool_size(data: Data, total_labels: int) -> int:
 
 def pool_and_test(data: Data, model: ModelChoice) -> tuple[LabeledSamples, LabeledSamples, Model]:
     """The samples to label, the test set, and the model."""
-    sets = _sets(data)
+    sets = sample_sets(PICTURES, data.source, data.pilot_samples, data.test_samples, data.seed)
     return sets.clients, sets.test, model.for_samples(sets.clients, sets.task)
 
 
@@ -235,11 +235,6 @@ def cut(
     )
     further = total_labels + np.arange(spare)
     return Cut(Split(federated, test, (further,) * size), np.full(size, float(max(batch_of_all // size, 1))))
-
-
-@lru_cache(maxsize=2)
-def _sets(data: Data) -> SampleSets:
-    return sample_sets(PICTURES, data.source, data.pilot_samples, data.test_samples, data.seed)
 
 
 FEWER = (0.1, 0.25, 0.5, 0.75, 0.9)  # shares of labels that are made, the rest left out

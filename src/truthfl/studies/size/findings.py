@@ -17,9 +17,9 @@ from truthfl.adversary.strategy import LiePoint
 from truthfl.contracts.audition.labels import CAP_DEVIATIONS, SLOPE_ERRORS, LabelTask
 from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.audition.plan import AuditionMeasurement, audition_contract, label_task
-from truthfl.contracts.contract import Mechanism, Observation, PlanInputs
-from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, audition_contract, label_task
+from truthfl.contracts.contract import Contract, Observation
+from truthfl.contracts.lceme.contract import LCEME, lceme
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.payoff import confidence_margin
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training
@@ -182,7 +182,7 @@ def equal_clients(design: SizeDesign, size: int) -> Clients:
 
 def lceme_for(
     design: SizeDesign, size: int, clients: Clients, training: Training, fitted: FittedLoss, level: PilotLevel
-) -> Contract:
+) -> LCEME:
     """LCEME for the assigned batches.
 
     If those are below the floor at which labels pay on the loss model, the slope is that of the floor.
@@ -240,7 +240,7 @@ def _inputs(
     curve: SoloCurve,
     fitted: FittedLoss | None,
     level: PilotLevel | None = None,
-) -> PlanInputs:
+) -> AuditionInputs:
     nothing = np.zeros(len(clients))
     measured = AuditionMeasurement(
         solo=curve,
@@ -253,8 +253,7 @@ def _inputs(
         audition_cost=np.full(len(clients), money.sample_cost * recipe.samples),
         most_pay=money.most_pay,
     )
-    model = LossModel(constant=0.0, sampling=nothing, labeling=nothing, reporting=nothing)
-    return PlanInputs(clients, model, training, money.loss_value, confidence=money.confidence, audition=measured)
+    return AuditionInputs(clients, measured, training, money.loss_value, confidence=money.confidence)
 
 
 def _why_not(task: LabelTask, labels: int) -> str:
@@ -440,9 +439,9 @@ def rule_finding(runs: SizeRuns, payer: Payer) -> RuleFinding:
     )
 
 
-def pay_spread(runs: SizeRuns, rule: Mechanism) -> Callable[[IntArray], FloatArray]:
+def pay_spread(runs: SizeRuns, rule: Contract) -> Callable[[IntArray], FloatArray]:
     """The function from draws (…, draws) to the standard deviation of one honest client's pay in them."""
-    if isinstance(rule, Contract):
+    if isinstance(rule, LCEME):
         slope = float(rule.slope[0])
         return lambda draws: slope * runs.loss_spread(draws)
     assert isinstance(rule, Audition)

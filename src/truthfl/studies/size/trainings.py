@@ -6,6 +6,7 @@ All runs of a draw share their seed, so that they differ by what one client does
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def _with_share(here: Cut, share: float) -> Federated:
     kept = max(round(share * int(partition.sizes[0])), 1)
     rows = np.concatenate([partition.rows_of(client)[:kept] for client in range(len(partition))])
     fewer = Partition(rows, kept * np.arange(len(partition) + 1))
-    return Federated(here.federated.model, here.federated.data, fewer, here.federated.training)
+    return here.federated.of_others(fewer)
 
 
 def _loss(here: Cut, federated: Federated, strategies: Strategies | Profile, seed: int) -> float:
@@ -178,13 +179,6 @@ def _loss_without(here: Cut, client: int, seed: int) -> float:
     federated = here.federated
     weight = federated.weight.copy()
     weight[client] = NEARLY_NOTHING
-    others = Federated(
-        federated.model,
-        federated.data,
-        federated.partition,
-        federated.training,
-        weight=weight / weight.sum(),
-        participation=federated.participation,
-    )
+    others = replace(federated, weight=weight / weight.sum())
     trained = train(others, Strategies.truthful(here.batches), seed, evaluate_on={"test": here.test}, threads=1)
     return float(trained.evaluations["test"].loss[0, -1])

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from truthfl.contracts.baselines import flat_pay, leave_one_out_pay, pay_per_claimed_sample, shapley_share_pay
-from truthfl.contracts.contract import Mechanism
+from truthfl.contracts.contract import Contract
 from truthfl.contracts.deviation import Deviation, best_deviation
-from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.contract import lceme
 from truthfl.contracts.lceme.loss_model import LossModel
 from truthfl.contracts.setting import Clients, Training
 from truthfl.errors import InputError
@@ -39,12 +39,12 @@ class Answer:
 
 
 def payment_rules(
-    clients: Clients, model: LossModel, training: Training, planned: Mechanism
-) -> dict[str, Callable[[], Mechanism]]:
+    clients: Clients, model: LossModel, training: Training, planned: Contract
+) -> dict[str, Callable[[], Contract]]:
     """Constructors of the job's own contract, LCEME and the four baselines by name, all with the same batches."""
     batch_size = planned.batch_size
-    own: dict[str, Callable[[], Mechanism]] = {} if planned.kind == Contract.kind else {planned.name: lambda: planned}
-    others: dict[str, Callable[[], Mechanism]] = {
+    own: dict[str, Callable[[], Contract]] = {planned.name: lambda: planned}
+    others: dict[str, Callable[[], Contract]] = {
         "lceme": lambda: lceme(clients, model, training, batch_size),
         "flat": lambda: flat_pay(clients, model, training, batch_size),
         "per claimed sample": lambda: pay_per_claimed_sample(clients, model, training, batch_size),
@@ -54,7 +54,7 @@ def payment_rules(
     return own | {name: make for name, make in others.items() if name not in own}
 
 
-def does_lying_pay(clients: Clients, model: LossModel, training: Training, planned: Mechanism) -> tuple[Answer, ...]:
+def does_lying_pay(clients: Clients, model: LossModel, training: Training, planned: Contract) -> tuple[Answer, ...]:
     """The best lie under each rule."""
     answers = []
     for name, make in payment_rules(clients, model, training, planned).items():
@@ -67,7 +67,7 @@ def does_lying_pay(clients: Clients, model: LossModel, training: Training, plann
     return tuple(answers)
 
 
-def _answer(rule: Mechanism, clients: Clients, deviation: Deviation) -> Answer:
+def _answer(rule: Contract, clients: Clients, deviation: Deviation) -> Answer:
     gain = np.where(deviation.gain > deviation.resolution, deviation.gain, 0.0)
     worst = int(np.argmax(gain))
     if deviation.closed_form_gain is None:

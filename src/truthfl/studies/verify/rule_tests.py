@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.adversary.measure import SoloTerms
-from truthfl.contracts.audition.planning import AuditionDetails
 from truthfl.contracts.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
-from truthfl.contracts.contract import Evidence, Mechanism
+from truthfl.contracts.contract import Contract, Evidence
 from truthfl.contracts.lceme.assignment import labeling_floor
-from truthfl.contracts.lceme.contract import Contract, lceme
+from truthfl.contracts.lceme.contract import CALIBRATED, lceme
 from truthfl.contracts.lceme.loss_model import LossModel, paper_bound, sound_bound
 from truthfl.contracts.payoff import confidence_margin, work_cost
 from truthfl.contracts.planning import Plan
@@ -46,14 +45,14 @@ class DrawnPlan:
     training: Training
     clients: Clients
     loss_model: LossModel
-    contract: Mechanism
+    contract: Contract
     loss_error: float
     loss_variance: float
     confidence: float
     solo: SoloTerms | None
     cost_of_solo: FloatArray
 
-    def audition_cost(self, rule: Mechanism) -> FloatArray | float:
+    def audition_cost(self, rule: Contract) -> FloatArray | float:
         """The cost of training alone, if this rule asks for it."""
         return self.cost_of_solo if Evidence.SOLO_LOSS in rule.needs else 0.0
 
@@ -113,19 +112,19 @@ def arrays_of(plan: Plan) -> Result:
             "loss_error": np.array(plan.loss_error),
             "loss_variance": np.array(plan.loss_variance),
         }
-        | _audition_arrays(plan.audition)
+        | _solo_arrays(plan)
     )
 
 
-def _audition_arrays(audition: AuditionDetails | None) -> dict[str, NDArray[Any]]:
-    """What a study needs of an audition's plan."""
-    if audition is None:
+def _solo_arrays(plan: Plan) -> dict[str, NDArray[Any]]:
+    """What a study needs of a plan in which clients train alone."""
+    if plan.recipe is None:
         return {}
     return {
-        "asked": audition.asked,
-        "labels": audition.labels,
-        "cost_of_solo": audition.measurement.audition_cost,
-        "recipe": np.array([float(value) for value in vars(audition.recipe).values()]),
+        "asked": plan.asked,
+        "labels": plan.clients.dataset_size,
+        "cost_of_solo": np.asarray(plan.solo_cost),
+        "recipe": np.array([float(value) for value in vars(plan.recipe).values()]),
     }
 
 
@@ -192,7 +191,6 @@ BOUND_RULES = (
 CONSTANTS = tuple(field.name for field in fields(Constants))
 PRICING_SEEDS = 8
 MOST_ASKED = 10  # clients
-CALIBRATED = "lceme calibrated"
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +200,7 @@ class DrawnRules:
     plan: DrawnPlan
     training: Training
     clients: Clients
-    rules: tuple[Mechanism, ...]
+    rules: tuple[Contract, ...]
 
     @property
     def batch_size(self) -> FloatArray:
@@ -291,17 +289,16 @@ def _makers(plan: DrawnPlan, results: Sequence[Result]) -> dict[str, Callable[[]
     """Functions that make the rules of one plan, by name; each may raise `InputError`."""
     clients, training, batches = plan.clients, plan.training, plan.contract.batch_size
 
-    def at_tuned_step(make: Callable[[], Mechanism]) -> Callable[[], DrawnRules]:
+    def at_tuned_step(make: Callable[[], Contract]) -> Callable[[], DrawnRules]:
         return lambda: DrawnRules(plan, training, clients, (make(),))
 
     def on_bound(number: int) -> Callable[[], DrawnRules]:
         return lambda: _lceme_on_bound(plan, BOUND_RULES[number], results[1 + number])
 
     own, loss_model = plan.contract, plan.loss_model
-    if own.kind == Contract.kind:
-        own = own.renamed(CALIBRATED)
+    own = own.renamed(own.study_name)
     makers = {own.name: at_tuned_step(lambda: own)}
-    others: dict[str, Callable[[], Mechanism]] = {
+    others: dict[str, Callable[[], Contract]] = {
         CALIBRATED: lambda: _calibrated(plan),
         "flat": partial(flat_pay, clients, loss_model, training, batches),
         "per claimed sample": partial(pay_per_claimed_sample, clients, loss_model, training, batches),
@@ -313,7 +310,7 @@ def _makers(plan: DrawnPlan, results: Sequence[Result]) -> dict[str, Callable[[]
     return makers | {BOUND_RULES[number].name: on_bound(number) for number in range(len(results) - 1)}
 
 
-def _leave_one_out(plan: DrawnPlan, without: Result) -> Mechanism:
+def _leave_one_out(plan: DrawnPlan, without: Result) -> Contract:
     of_asked = without["loss"][1:].mean(axis=1) - without["loss"][0].mean()
     drop = float(of_asked.mean()) * len(plan.clients)
     if not drop > 0:
@@ -323,7 +320,7 @@ def _leave_one_out(plan: DrawnPlan, without: Result) -> Mechanism:
     return LeaveOneOutPay(batches, cost / drop)
 
 
-def _calibrated(plan: DrawnPlan) -> Mechanism:
+def _calibrated(plan: DrawnPlan) -> Contract:
     """LCEME on the calibrated loss model, with the batches of the job's own contract, or larger ones where it must."""
     floor = np.ceil(labeling_floor(plan.clients, plan.loss_model, plan.training))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, plan.clients.dataset_size))
@@ -336,25 +333,14 @@ def _lceme_on_bound(plan: DrawnPlan, rule: BoundRule, constants: Result) -> Draw
     """LCEME on a bound, with the largest step size at which the bound holds."""
     training = replace(plan.training, step_size=float(constants["step_size"]))
     measured = Constants(**{name: float(constants[name]) for name in CONSTANTS})
-    clients = _with_gradients(plan.clients, constants["gradient_variance"], constants["heterogeneity"])
+    clients = replace(
+        plan.clients, gradient_variance=constants["gradient_variance"], heterogeneity=constants["heterogeneity"]
+    )
     model = rule.bound(clients, training, measured)
     floor = np.ceil(labeling_floor(clients, model, training, as_printed=rule.as_printed))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, clients.dataset_size))
     contract = lceme(clients, model, training, batches, as_printed=rule.as_printed).renamed(rule.name)
     return DrawnRules(plan, training, clients, (contract,))
-
-
-def _with_gradients(clients: Clients, variance: FloatArray, heterogeneity: FloatArray) -> Clients:
-    return Clients(
-        weight=clients.weight,
-        gradient_variance=variance,
-        sample_cost=clients.sample_cost,
-        labeling_cost=clients.labeling_cost,
-        dataset_size=clients.dataset_size,
-        heterogeneity=heterogeneity,
-        participation=clients.participation,
-        name=clients.name,
-    )
 
 
 def _leave_one_out_task(plan: DrawnPlan) -> WorkItem:

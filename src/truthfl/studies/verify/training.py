@@ -14,7 +14,7 @@ from truthfl.adversary.search import KnownLosses
 from truthfl.adversary.strategy import LiePoint
 from truthfl.contracts.contract import Evidence
 from truthfl.contracts.setting import FloatArray, Strategies, Training
-from truthfl.learning.data.federations import Data, ModelChoice, clients_federation, with_rule, with_training
+from truthfl.learning.data.federations import Data, ModelChoice, clients_federation
 from truthfl.learning.people.labels import ask_for_labels
 from truthfl.learning.pilot.constants import measure_constants
 from truthfl.learning.tasks.task_choice import TaskChoice
@@ -85,7 +85,7 @@ def _split_and_batches(
     choice, rule = TaskChoice.of_document(task), ReportRule(aggregation_of(aggregation))
     here = _cached_split(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, choice, rule, split)
     training = Training(rounds, local_steps, step_size)
-    return replace(here, federated=with_training(here.federated, training)), np.asarray(batch_size, dtype=float)
+    return replace(here, federated=replace(here.federated, training=training)), np.asarray(batch_size, dtype=float)
 
 
 @lru_cache(maxsize=8)
@@ -102,7 +102,7 @@ def _cached_split(
     """The split with this seed, under the pilot and test data of `data.seed`."""
     one_round = Training(1)
     federated, test = clients_federation(data, model, sizes, one_round, participation, task, split_seed=split)
-    federated = with_rule(federated, rule)
+    federated = replace(federated, rule=rule)
     if labels is not None:
         federated = ask_for_labels(federated, labels, split)
     return make_split(federated, test, one_round, split)
@@ -129,7 +129,7 @@ def losses_without(
     The array is (1 + clients left out, seeds).
     """
     federation = federation_of(data, model, sizes, participation, labels, task, aggregation)
-    federated = with_training(federation.pilot, Training(rounds, local_steps, step_size))
+    federated = replace(federation.pilot, training=Training(rounds, local_steps, step_size))
     count = len(federated.partition)
     left_out = np.eye(count)[list(without)]
     present = np.repeat(np.concatenate((np.ones((1, count)), 1.0 - left_out)), len(seeds), axis=0)
@@ -154,9 +154,9 @@ def bound_constants(
 ) -> Result:
     """The constants of the bounds on the server's pilot data, at the step size `share_of_limit`/L."""
     pilot = federation_of(data, model, sizes, participation, labels, task, aggregation).pilot
-    first = measure_constants(with_training(pilot, Training(rounds, local_steps, 1e-3)))
+    first = measure_constants(replace(pilot, training=Training(rounds, local_steps, 1e-3)))
     step_size = share_of_limit / float(first.smoothness.value)
-    measured = measure_constants(with_training(pilot, Training(rounds, local_steps, step_size)))
+    measured = measure_constants(replace(pilot, training=Training(rounds, local_steps, step_size)))
     return {"step_size": np.array(step_size)} | {
         name: np.asarray(measurement.value) for name, measurement in vars(measured).items()
     }
