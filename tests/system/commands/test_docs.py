@@ -61,7 +61,8 @@ def test_commands(page, block, tmp_path):
             done = subprocess.run(
                 ["make", "--dry-run", "--no-print-directory", *words[1:]], cwd=ROOT, capture_output=True, text=True
             )
-            runs = {"demo": r"truthfl run\n\Z", "test": r"pytest -n 3 --dist worksteal; tests=\$\?;"}[words[1]]
+            tests = r'pytest -n 3 --dist worksteal -m "not long"; tests=\$\?;'
+            runs = {"demo": r"truthfl run\n\Z", "test": tests}[words[1]]
             assert re.search(runs, done.stdout), done.stdout + done.stderr
             continue
         assert words[0] == "truthfl"
