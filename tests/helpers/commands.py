@@ -113,11 +113,12 @@ def truthfl(*words, cwd=None, timeout=SECONDS):
         return subprocess.CompletedProcess(words, process.exitcode, out, error)
 
 
-def begun(*words, log, cwd=None):
-    """A command that goes on by itself; what it says is written to `log`, errors too."""
+def begun(*words, log, errors=None, cwd=None):
+    """A command that goes on by itself; what it says is written to `log`, errors too unless they have a file."""
     log.touch()
+    streams = str(log), None if errors is None else str(errors)
     words = [str(word) for word in words]
-    process = FORKS.Process(target=_command, args=(words, str(log), None, str(cwd or Path.cwd()), dict(os.environ)))
+    process = FORKS.Process(target=_command, args=(words, *streams, str(cwd or Path.cwd()), dict(os.environ)))
     process.start()
     return Begun(process)
 

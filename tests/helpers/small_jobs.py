@@ -15,18 +15,22 @@ from types import CodeType, FunctionType
 import numpy as np
 import pytest
 
-from helpers.shared import shared_folder, shared_value
+from helpers.databases import KEY
+from helpers.shared import built_folder, shared_folder, shared_value
 from truthfl import Training
 from truthfl.adversary.pilot_lies import search_on_pilot
 from truthfl.contracts.planning import make_plan
 from truthfl.federation.protocol import planned_offers
-from truthfl.job import jobs
+from truthfl.federation.simulated.in_process import run_job
+from truthfl.job import jobs, read_job
 from truthfl.learning.data.datasets import small_digits
 from truthfl.learning.data.partition import Federated, paper_partition
 from truthfl.learning.models.cnn import ConvolutionalNetwork
 from truthfl.learning.models.softmax import SoftmaxRegression
 from truthfl.learning.people.behaviours import BEHAVIOURS
 from truthfl.learning.people.profile import Profile
+from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.ledger.signing import write_key
 
 SMALL_JOB = """
 [data]
@@ -97,6 +101,22 @@ def ten_client_job_file(folder, more=""):
     path = folder / "job.toml"
     path.write_text(f"{TEN_CLIENTS}{more}\n")
     return path
+
+
+IN_EUROS = 'loss_value = 4000.0\nmargin = 5000.0\nmost_expected_pay = 100\ncurrency = "EUR"\nminor_units = 100'
+QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+
+
+def finished_job(tmp_path_factory):
+    """A folder with `job.toml`, of four rounds, and the operator's folder `out` after it; changed by nobody."""
+
+    def build(folder):
+        path = small_job_file(folder, "rounds = 30", "rounds = 4\nstep_size = 0.5")
+        path.write_text(path.read_text().replace("loss_value = 4000.0", IN_EUROS))
+        write_key(KEY, folder / "out" / "operator")
+        run_job(read_job(path), folder / "out", design=QUICK)
+
+    return built_folder(shared_folder(tmp_path_factory), "finished-job", build)
 
 
 KNOWN = {}

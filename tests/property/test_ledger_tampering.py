@@ -16,31 +16,23 @@ from hypothesis import strategies as st
 from helpers.commands import truthfl
 from helpers.databases import KEY, rewritten
 from helpers.small_jobs import (
+    finished_job,
     known_plans,  # noqa: F401
-    small_job_file,
 )
 from truthfl.cli import ledger as cli_ledger
 from truthfl.errors import TruthflError
-from truthfl.federation.simulated.in_process import run_job
-from truthfl.job import read_job
-from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import link_hash, row_key, sign_row
 from truthfl.ledger.receipts import receipt_fault
-from truthfl.ledger.signing import GROUP_ORDER, write_key
+from truthfl.ledger.signing import GROUP_ORDER
 
-QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash", "salt")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("tampering")
-    job = read_job(small_job_file(made, "rounds = 30", "rounds = 5\nstep_size = 0.5"))
-    write_key(KEY, made / "out" / "operator")
-    run_job(job, made / "out", design=QUICK)
-    return made / "out"
+    return finished_job(tmp_path_factory) / "out"
 
 
 @pytest.fixture(scope="module")

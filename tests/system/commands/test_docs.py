@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.commands import truthfl
 from truthfl.job import read_job
 
 ROOT = Path(__file__).parents[3]
@@ -60,7 +61,8 @@ def test_commands(page, block, tmp_path):
             done = subprocess.run(
                 ["make", "--dry-run", "--no-print-directory", *words[1:]], cwd=ROOT, capture_output=True, text=True
             )
-            runs = {"demo": r"truthfl run\n\Z", "test": r"pytest -n 3 --dist worksteal; tests=\$\?;"}[words[1]]
+            tests = r'pytest -n 3 --dist worksteal -m "not long"; tests=\$\?;'
+            runs = {"demo": r"truthfl run\n\Z", "test": tests}[words[1]]
             assert re.search(runs, done.stdout), done.stdout + done.stderr
             continue
         assert words[0] == "truthfl"
@@ -79,7 +81,7 @@ def test_jobs(page, tmp_path):
         path = tmp_path / "job.toml"
         path.write_text(block)
         assert len(read_job(path).clients) > 0
-        done = subprocess.run([sys.executable, "-m", "truthfl", "plan", path], capture_output=True, text=True)
+        done = truthfl("plan", path)
         assert done.returncode == 0, done.stderr
 
 

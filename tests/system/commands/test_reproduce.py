@@ -67,7 +67,7 @@ def command(*arguments):
 
 
 def run(*arguments):
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120)
+    return truthfl("reproduce", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """The study of sizes: laws, federations, contracts on the loss model, and `truthfl study size` end to end."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.commands import told
+from helpers.commands import told, truthfl
 from helpers.texts import asks_for_nothing
 from truthfl import LossModel, Training, best_deviation
 from truthfl.cli.reproduce import size as size_command
@@ -143,12 +141,7 @@ def quick(tmp_path_factory):
 
 def test_the_quick_form_by_the_command_takes_what_was_done_and_says_the_same(quick):
     found, folder = quick
-    done = subprocess.run(
-        [sys.executable, "-m", "truthfl", "study", "size", "--quick", "--json", "--workers", "1", "--out", str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = truthfl("study", "size", "--quick", "--json", "--workers", 1, "--out", folder)
     assert done.returncode == 0, done.stderr
     told_findings = json.loads(done.stdout)
     assert found.tasks_done > 0

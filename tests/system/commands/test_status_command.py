@@ -7,11 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import httpx
 import pytest
 
 from helpers.commanded_jobs import ConsoleJob
+from helpers.commands import begun
 from helpers.commands import truthfl as command
 from helpers.databases import KEY, opening
 from helpers.small_jobs import known_plans  # noqa: F401
@@ -69,17 +71,24 @@ def test_metrics_once(done):
     assert "truthfl_rounds_total 12.0\n" in told.stdout
 
 
-def test_watched_until_it_is_interrupted(done):
-    arguments = [sys.executable, "-m", "truthfl", "status", "--out", str(done.folder), "--watch"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        shown = ""
-        while "Settled" not in shown:
-            line = process.stdout.readline()
-            assert line, process.stderr.read()
-            shown += line
+def shown_in(log, words):
+    """What this expression finds in what a command says, as soon as it is there."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if found := re.search(words, log.read_text(encoding="utf-8")):
+            return found.group()
+        time.sleep(0.02)
+    raise AssertionError(log.read_text(encoding="utf-8"))
+
+
+def test_watched_until_it_is_interrupted(done, tmp_path):
+    log, errors = tmp_path / "log", tmp_path / "errors"
+    process = begun("status", "--out", done.folder, "--watch", log=log, errors=errors)
+    try:
+        shown_in(log, "Settled")
+    finally:
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (0, "")
+    assert (process.wait(30), errors.read_text(encoding="utf-8")) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -130,15 +139,16 @@ def test_a_password_in_the_address_is_not_told(tmp_path):
         assert len(ended.stderr.splitlines()) == 1
 
 
-def test_the_page_of_a_finished_job(done):
-    arguments = [sys.executable, "-m", "truthfl", "console", "--out", str(done.folder), "--no-browser"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
-        url = re.search(r"http://\S+", process.stdout.readline()).group()
+def test_the_page_of_a_finished_job(done, tmp_path):
+    log = tmp_path / "log"
+    process = begun("console", "--out", done.folder, "--no-browser", log=log, errors=tmp_path / "errors")
+    try:
+        url = shown_in(log, r"http://\S+(?=\s)")
         with httpx.Client(trust_env=False, follow_redirects=True) as client:
             assert client.get(url).status_code == 200
             status = client.get(f"{url.split('?')[0]}api/status").json()["status"]
             assert (status["job"], status["can_act"]) == (done.name, True)
+    finally:
         process.send_signal(signal.SIGINT)
-        told, _ = process.communicate(timeout=30)
-    assert process.returncode == 0
-    assert told.endswith("Closed.\n")
+    assert process.wait(30) == 0
+    assert log.read_text(encoding="utf-8").endswith("Closed.\n")

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -285,8 +283,8 @@ def test_a_whole_verification_in_files(small, tmp_path):
 
 def test_the_command(tmp_path):
     job = small_job_file(tmp_path, "rounds = 30", "rounds = 10")
-    command = [sys.executable, "-m", "truthfl", "verify", job, "--quick", "--runs", "200", "--out", tmp_path / "out"]
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=240)
+    command = "verify", job, "--quick", "--runs", 200, "--out", tmp_path / "out"
+    done = ended(*command, "--json", timeout=240)
     assert done.returncode == 0, done.stderr
     told = {one["rule"]: one for one in json.loads(done.stdout)}
     wanted = "rule regret regret_low regret_high ex_post_regret best_lie elicited_labels elicited_labels_low"
@@ -297,7 +295,7 @@ def test_the_command(tmp_path):
     for name in ("report.html", "does-lying-pay.png", "does-lying-pay.svg", "lies.csv", "clients.csv", "ex_post.csv"):
         assert (tmp_path / "out" / name).stat().st_size > 100
     assert "Ex post: the best lie of each split" in (tmp_path / "out" / "report.html").read_text()
-    again = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    again = ended(*command)
     assert "lceme calibrated" in again.stdout
     assert "others; the job's own plan" in " ".join(again.stdout.split())
     assert max(map(len, again.stdout.splitlines())) <= 100

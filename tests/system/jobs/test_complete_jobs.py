@@ -1,10 +1,12 @@
 """The same command after completion opens no second job, and pays nothing twice, unless it is told to."""
 
+import shutil
+
 import pytest
 
 from helpers.small_jobs import (
+    finished_job,
     known_plans,  # noqa: F401
-    small_job_file,
 )
 from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
@@ -16,15 +18,13 @@ QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("complete")
+    return shutil.copytree(finished_job(tmp_path_factory), tmp_path_factory.mktemp("complete") / "job")
 
 
 @pytest.fixture(scope="module")
 def job_file(folder):
     """The file of a job that is complete in the ledger of this folder."""
-    path = small_job_file(folder, "rounds = 30", "rounds = 3\nstep_size = 0.5")
-    run_job(read_job(path), folder / "out", design=QUICK)
-    return path
+    return folder / "job.toml"
 
 
 def rows(folder):
@@ -37,7 +37,7 @@ def test_a_simulated_job_is_shown_once_more(folder, job_file):
     outcome = run_job(read_job(job_file), folder / "out", design=QUICK)
     assert rows(folder) == before
     assert outcome.view.name == before[0].job
-    assert outcome.pay.tolist() == [entry.document["pay"] for entry in before if entry.kind == "settlement"]
+    assert outcome.pay.tolist() == [entry.document["pay"] / 100 for entry in before if entry.kind == "settlement"]
 
 
 def test_who_says_so_gets_another_job(folder, job_file):

@@ -1,8 +1,6 @@
 """The short search on pilot data: what offers tell of lies, and what the plan tells the operator."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import numpy as np
 import pytest
 
 import truthfl
+from helpers.commands import truthfl as ended
 from helpers.small_jobs import small_job_file, ten_client_job_file
 from truthfl.adversary.pilot_lies import (
     FEWEST_CASES,
@@ -190,21 +189,15 @@ def test_work_of_which_it_is_open_what_it_is_worth(small):
 
 
 def test_the_command_says_so(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "truthfl",
-        "plan",
-        small_job_file(tmp_path, "loss_value = 4000.0", "loss_value = 400.0"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    command = "plan", small_job_file(tmp_path, "loss_value = 4000.0", "loss_value = 400.0")
+    done = ended(*command)
     assert done.returncode == 0, done.stderr
     words = " ".join(done.stdout.split())
     assert "Beware: the work of" in words
     assert "clients is worth less to the server" in words
     assert "lies tried on pilot data" in words
     assert max(map(len, done.stdout.splitlines())) <= 100
-    told_of = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=120).stdout)
+    told_of = json.loads(ended(*command, "--json").stdout)
     assert len(told_of["clients"]["worth"]) == len(told_of["clients"]["worth_error"]) == 4
     assert {"words", "kind", "labels", "gain", "loss_rise"} <= set(told_of["lies"][0])
 

@@ -35,7 +35,7 @@ class StoppedError(Exception):
 @pytest.fixture(params=[True, False], ids=["masked", "bare"])
 def job(request, tmp_path, monkeypatch):
     """A job of five people, one of whom is away in round 2, that was stopped after three of five rounds."""
-    made = BareRounds(tmp_path, 5, rounds=5, masked=request.param, seconds=0.3)
+    made = BareRounds(tmp_path, 5, rounds=5, masked=request.param, seconds=0.1)
     put = Recorder.put
 
     def put_or_stop(self, rounds, *more):

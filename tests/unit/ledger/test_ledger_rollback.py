@@ -13,37 +13,25 @@ from sqlalchemy import text
 from helpers.commands import told
 from helpers.databases import KEY, raw
 from helpers.small_jobs import (
+    finished_job,
     known_plans,  # noqa: F401
-    small_job_file,
 )
 from truthfl.cli.ledger import anchor as anchor_command
 from truthfl.cli.ledger import check as check_command
 from truthfl.cli.ledger import export as export_command
 from truthfl.cli.ledger import settle as settle_command
-from truthfl.federation.simulated.in_process import run_job
-from truthfl.job import read_job
-from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.backup import anchor_fault, keep_anchor, make_anchor, read_anchors
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.database import ENTRIES, SQLITE_TRIGGERS
 from truthfl.ledger.entry import CheckedItem, entry_after, new_salt, row_key
-from truthfl.ledger.signing import new_key, read_key, write_key
-
-QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+from truthfl.ledger.signing import new_key, read_key
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("rollback")
-    path = small_job_file(folder, "rounds = 30", "rounds = 3\nstep_size = 0.5")
-    path.write_text(
-        path.read_text().replace("loss_value = 4000.0", "loss_value = 4000.0\nmargin = 5000.0\nmost_expected_pay = 100")
-    )
-    write_key(KEY, folder / "out" / "operator")
-    run_job(read_job(path), folder / "out", design=QUICK)
-    return folder / "out"
+    return finished_job(tmp_path_factory) / "out"
 
 
 @pytest.fixture
@@ -192,7 +180,7 @@ def test_payments_in_another_currency_are_found(entries):
 
     fault = check(chained(entries, in_lira, "receipt"))
     assert "payment 'Ada/0'" in fault.message
-    assert "its currency is not the cent of the contract" in fault.message
+    assert "its currency is not the EUR of the contract" in fault.message
 
 
 def test_terms_in_another_currency_are_found(entries):

@@ -9,14 +9,11 @@ import pytest
 from helpers.commands import truthfl
 from helpers.databases import KEY
 from helpers.small_jobs import (
+    finished_job,
     known_plans,  # noqa: F401
-    small_job_file,
 )
 from truthfl.errors import InputError
 from truthfl.federation.operator.job_tally import describe_entry
-from truthfl.federation.simulated.in_process import run_job
-from truthfl.job import read_job
-from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.entry import Item
@@ -26,20 +23,12 @@ from truthfl.ledger.signing import write_key
 from truthfl.ledger.terms import offer_from
 
 CALLERS = 50
-QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     """The rows of a job that was run, and its pay."""
-    folder = tmp_path_factory.mktemp("settlement")
-    path = small_job_file(folder, "rounds = 30", "rounds = 4\nstep_size = 0.5")
-    in_euros = 'loss_value = 4000.0\nmargin = 5000.0\nmost_expected_pay = 100\ncurrency = "EUR"\nminor_units = 100'
-    path.write_text(path.read_text().replace("loss_value = 4000.0", in_euros))
-    job = read_job(path)
-    write_key(KEY, folder / "out" / "operator")
-    run_job(job, folder / "out", design=QUICK)
-    with open_ledger(folder / "out" / "ledger.db") as book:
+    with open_ledger(finished_job(tmp_path_factory) / "out" / "ledger.db") as book:
         return book.entries()
 
 
