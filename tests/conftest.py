@@ -41,13 +41,10 @@ LONG = (
     "test_economics.py::test_a_thousand",
     "test_reproduce.py::test_interrupted",
     "test_reproduce.py::test_killed",
-    "test_settlement.py::test_200_who_ask_at_once_pay_everybody_once[postgresql]",
-    "test_ledger_at_once.py::test_200_who_settle_at_once_settle_once[postgresql]",
     "test_verification.py::test_a_contract_of_the_package",
     "test_verification.py::test_many_clients",
     "test_figures.py::test_other_commands",
     "test_deploy.py::test_the_guides_backup",
-    "test_page_state.py::test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt[dark]",
 )
 
 # approximate seconds by module, of what stays; modules that take less than the last are left out
