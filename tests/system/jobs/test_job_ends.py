@@ -97,7 +97,8 @@ def test_a_receipt_without_the_signed_command_does_not_hold(tmp_path, plans):
         document = {**receipt["document"], **changes}
         return receipt_fault(signed(key, {name: part for name, part in document.items() if part is not None}))
 
-    assert "3 of 3 that it lists" in faulty(commands=None)
+    took_place = len(view.rounds)  # 3, or one more if the server read the command a moment later
+    assert f"{took_place} of {took_place} that it lists" in faulty(commands=None)
     forged = signed(new_key(), receipt["document"]["commands"][number]["document"])
     assert "signature is not of the job's operator" in faulty(commands={number: forged})
     again = signed(key, {**receipt["document"]["commands"][number]["document"], "why": "another reason"})
