@@ -55,9 +55,10 @@ def test_a_catalogue_has_the_keys_and_placeholders_of_english(language):
 
 
 def _keys_in_files():
-    """Keys that are named in HTML, scripts and Python, and patterns of keys that scripts compose."""
+    """Keys that are named in HTML, scripts, the page's and the contracts' Python, and patterns that scripts compose."""
     named, composed = {key for key, *_ in coded_texts()}, []
-    for path in [*PAGE.glob("*.py"), *(PAGE / "static").glob("*.js"), *(PAGE / "static").glob("*.html")]:
+    scripts, contracts = PAGE / "static", PAGE.parent / "contracts"
+    for path in [*PAGE.glob("*.py"), *contracts.rglob("*.py"), *scripts.glob("*.js"), *scripts.glob("*.html")]:
         source = path.read_text("utf-8")
         if path.suffix == ".html":
             named |= set(re.findall(r"\{\{([a-z_.]+)\}\}", source)) - {"language"}
