@@ -17,43 +17,44 @@ PICTURES = ROOT / "docs" / "pictures"
 ROOMS = {  # name: (centre x, centre y, what it is)
     "cli": (5.0, 9.0, "commands: parse, call, print"),
     "simulate": (1.6, 7.6, "façade: jobs, training, studies"),
-    "flower": (5.0, 7.6, "façade: a Flower app of one's own"),
-    "studies": (1.6, 6.1, "reproduce the paper;\nask whether lying pays"),
-    "federation": (5.0, 6.1, "protocol, participant,\nsimulated, deployed"),
-    "page": (8.4, 6.1, "the participant's page"),
+    "flower": (5.0, 7.6, "façade: a Flower project's apps"),
     "console": (8.4, 7.6, "the operator's page"),
+    "studies": (1.6, 6.1, "reproduce the paper;\nask whether lying pays"),
+    "federation": (5.0, 6.1, "protocol, masking, operator,\nparticipant, simulated, deployed"),
+    "page": (8.4, 6.1, "the participant's page"),
     "reporting": (0.95, 4.4, "figures, plots,\nHTML report"),
-    "adversary": (2.85, 4.4, "lies, and the search\nfor the best one"),
-    "job": (4.65, 4.4, "a job file"),
-    "samples": (6.55, 4.4, "samples and labels\non disk"),
-    "ledger": (8.95, 4.4, "terms, signatures,\nentries, receipts"),
-    "learning": (4.6, 2.6, "tasks, data, behaviours, models, training, planning"),
-    "flower_patches": (9.2, 2.6, "Flower's insides"),
-    "mechanism": (6.6, 0.9, "what to ask and what to pay: pure functions on arrays"),
+    "adversary": (2.75, 4.4, "lies, and the search\nfor the best one"),
+    "job": (4.45, 4.4, "a job file"),
+    "samples": (6.15, 4.4, "samples and labels\non disk"),
+    "home": (8.3, 4.4, "a participant's folder"),
+    "ledger": (8.3, 2.6, "terms, signatures,\nentries, receipts"),
+    "learning": (4.2, 2.6, "tasks, data, models, training, people, pilot"),
+    "flower_patches": (1.0, 0.9, "Flower's insides"),
+    "contracts": (5.6, 0.9, "what to ask and what to pay: audition, lceme, baselines"),
 }
 WIDTHS = {
-    "reporting": 1.7, "adversary": 1.8, "job": 1.5, "samples": 2.0, "ledger": 2.2, "learning": 5.0, "mechanism": 5.0,
-    "flower_patches": 1.9,
+    "reporting": 1.7, "adversary": 1.8, "job": 1.4, "samples": 1.8, "home": 2.2, "ledger": 2.2, "learning": 4.6,
+    "contracts": 5.4, "flower_patches": 1.8,
 }  # fmt: skip
-COLOURS = {"mechanism": "#dbeafe", "learning": "#dcfce7", "ledger": "#fef3c7", "cli": "#f1f5f9"}
+COLOURS = {"contracts": "#dbeafe", "learning": "#dcfce7", "ledger": "#fef3c7", "cli": "#f1f5f9"}
 
 OBJECTS = {  # name: (centre x, centre y, what it holds, room)
     "DataJob": (1.5, 8.6, "task, data, model, clients,\ncontract: a TOML file", "job"),
     "ServerSide": (1.5, 6.8, "pilot federation,\ntest set", "learning"),
-    "Plan": (4.6, 6.8, "step size, Calibration\n(LossModel), Contract", "learning"),
-    "Contract": (8.0, 8.6, "batch sizes and terms of\npay, for all clients", "mechanism"),
+    "Plan": (4.6, 6.8, "contract, step size,\nwhat was measured", "contracts"),
+    "Contract": (8.0, 8.6, "batch sizes and terms of\npay, for all clients", "contracts"),
     "Agreement": (8.0, 6.8, "JobTerms and, per client,\nClientTerms in an Offer", "ledger"),
     "Behaviour": (1.5, 4.6, "labels, batch, report:\nwhat a client really does", "learning"),
     "report": (4.6, 4.6, "one model per client\nand round", "federation"),
     "Entry": (8.0, 4.6, "a row of the ledger: offer,\nanswer, round, test, …", "ledger"),
-    "Observation": (4.6, 2.6, "test loss, delivered\nrounds, …", "mechanism"),
+    "Observation": (4.6, 2.6, "test loss, delivered\nrounds, …", "contracts"),
     "Settled": (8.0, 2.6, "amount and pay\nof one client", "ledger"),
-    "receipt": (8.0, 0.8, "signed; she checks\nit alone", "ledger"),
+    "receipt": (8.0, 0.8, "signed; the participant\nchecks it alone", "ledger"),
 }
 TRAVELS = [
     ("DataJob", "ServerSide", "server_side"),
-    ("ServerSide", "Plan", "make_plan"),
-    ("Contract", "Plan", ".plan(PlanInputs)"),
+    ("ServerSide", "Plan", "PilotSide"),
+    ("Contract", "Plan", ".plan_on"),
     ("Plan", "Agreement", "agreement_of"),
     ("Agreement", "Entry", "offers, signed answers"),
     ("Behaviour", "report", "each round"),
@@ -65,7 +66,7 @@ TRAVELS = [
 BY_ROOM = {
     "job": "#f1f5f9",
     "learning": "#dcfce7",
-    "mechanism": "#dbeafe",
+    "contracts": "#dbeafe",
     "ledger": "#fef3c7",
     "federation": "#fce7f3",
 }
