@@ -86,7 +86,7 @@ IMPORT_FAULTS = [
     (NUMPY_TASK.replace("def read", "def load"), "Wines lacks read."),
     (
         NUMPY_TASK.replace("def gradient", "def slope"),
-        "Wines has size, start, scores and lacks gradient; a model of one's own is all four of size, start, scores and "
+        "Wines has size, start, scores and lacks gradient; a custom model is all four of size, start, scores and "
         "gradient, or made by the method model.",
     ),
     (
