@@ -149,7 +149,7 @@ class Data:
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not self.source:
-            raise InputError(f"source is {self.source!r}; it must be a data set that comes along, or a path.")
+            raise InputError(f"source is {self.source!r}; it must be a built-in data set, or a path.")
         if self.split not in SPLITS:
             raise InputError(f"split is {self.split!r}; it must be one of {', '.join(map(repr, SPLITS))}.")
         if not 0 <= number("degree", self.degree) <= 1:
