@@ -178,7 +178,7 @@ class PairLosses:
 
     loss           with both, the same for first and second
     without        without this one
-    joined, alone  of a random coalition with her and without her; NaN unless coalitions were trained
+    joined, alone  of a random coalition with and without this one; NaN unless coalitions were trained
     nobody         (pairs,) of the initial model; NaN likewise
     solo           of solo models: with shared labels, of the labeler's samples; NaN unless a rule uses them
     shift          (pairs, 2) the others' shift of the expected solo loss; 0 likewise

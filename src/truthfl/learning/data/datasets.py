@@ -98,7 +98,7 @@ def images_from_npz(path: str | os.PathLike[str]) -> LabeledImages:
     labels = arrays["labels"]
     highest = int(labels.max(initial=0)) if labels.dtype.kind in "iu" else 0
     if "classes" not in arrays and highest > MAX_UNNAMED_CLASSES:
-        raise InputError(f"in {path}, labels go up to {highest}; name so many classes in an array 'classes'.")
+        raise InputError(f"in {path}, labels go up to {highest}; name that many classes in an array 'classes'.")
     names = arrays.get("classes", np.arange(highest + 1))
     try:
         return LabeledImages(arrays["images"], labels, [str(name) for name in names.ravel()])
