@@ -194,7 +194,7 @@ class ModelChoice:
             if self.clip:
                 raise InputError(
                     f"[privacy] clip needs the length of each sample's gradient; the model of {type(task).__name__} "
-                    "does not tell it."
+                    "does not compute it."
                 )
             return OwnSteps(own, task) if task.has_own_steps else own
         plain: ConvolutionalNetwork | SoftmaxRegression

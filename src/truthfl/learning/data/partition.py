@@ -54,7 +54,7 @@ def paper_partition(
     if without.size:
         client = int(without[0])
         raise InputError(
-            f"labels has no sample of class {main_class[client]}, of which client {client} is to hold {own[client]}; "
+            f"labels has no sample of class {main_class[client]}, of which client {client} needs {own[client]}; "
             "every class must have a sample."
         )
     rows = np.empty(starts[-1], dtype=np.int64)
@@ -280,7 +280,7 @@ class Federated:
         rows, count = self.partition.rows, len(self.partition)
         if len(rows) and int(rows.max()) >= len(self.data):
             raise InputError(
-                f"the partition speaks of sample {int(rows.max())}; the data have {len(self.data)} samples."
+                f"the partition contains sample {int(rows.max())}; the data have {len(self.data)} samples."
             )
         shares: ArrayLike | None = self.weight
         weight = client_array(

@@ -207,7 +207,7 @@ class Behaviour:
         return local if scale == 1 else common + np.float32(scale) * (local - common)
 
     def _no_report(self) -> Params:
-        raise InputError(f"the behaviour {self.name!r} asks for the honest report, and declares that it computes none.")
+        raise InputError(f"the behaviour {self.name!r} asks for the honest report, but declares that it computes none.")
 
     def _checked(self, report: Params, common: Params) -> Params:
         """A fabricated report in the model's type, or `InputError`; it may be infinite if the common model is."""

@@ -25,7 +25,7 @@ def register(new_behaviour: Behaviour) -> Behaviour:
     """Register a behaviour under its name, in this process; job files may then use the name."""
     name = new_behaviour.name
     if _REGISTERED.get(name, new_behaviour) != new_behaviour:
-        raise InputError(f"there is a behaviour {name!r} already; give yours another name.")
+        raise InputError(f"the behaviour {name!r} exists already; choose another name.")
     _REGISTERED[name] = new_behaviour
     return new_behaviour
 

@@ -49,7 +49,7 @@ def assigned_labels(
     effort = _share_per_client("labeling_effort", labeling_effort, len(partition))
     errors = _share_per_client("error_rate", error_rate, len(partition))
     if number_of_classes == 1 and errors.any():
-        raise InputError("error_rate is above 0 with 1 class; there must be 2 classes to take one for the other.")
+        raise InputError("error_rate is above 0 with 1 class; an error needs at least 2 classes.")
     labels = np.empty(len(partition.rows), dtype=np.int64)
     for first, last in client_blocks(partition.starts):
         block = slice(partition.starts[first], partition.starts[last])

@@ -298,7 +298,7 @@ class _CheckedModel:
             again = task.model(shape)
             if again is None or not np.array_equal(model.init(0), again.init(0)):
                 self.known.discard(shape)
-                raise InputError(f"{name}'s model starts otherwise each time; from_torch needs seeded=True.")
+                raise InputError(f"{name}'s model starts differently each time; from_torch needs seeded=True.")
         made: Model = model
         return made
 

@@ -100,7 +100,7 @@ def csv_rows(path: Path) -> list[tuple[int, list[str]]]:
 def not_utf8(path: Path, error: UnicodeDecodeError) -> InputError:
     """The error for a file in another encoding."""
     byte = error.object[error.start]
-    return InputError(f"{path} cannot be read as UTF-8 (byte 0x{byte:02x} at {error.start}); save it so.")
+    return InputError(f"{path} cannot be read as UTF-8 (byte 0x{byte:02x} at {error.start}); save it as UTF-8.")
 
 
 def _csv_rows(path: Path, _label: str, _separator: str | None) -> Rows:

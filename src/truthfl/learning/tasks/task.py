@@ -226,7 +226,7 @@ class TaskOfFiles(Task):
         if not isinstance(separator, str) or not separator.strip() or len(separator) > 10:
             raise InputError(f"label_separator is {separator!r}; it must be a character, as {SEPARATOR!r} or ';'.")
         if separator != SEPARATOR and not self.several_labels:
-            raise InputError("label_separator is given without several_labels; it stands between several classes.")
+            raise InputError("label_separator is given without several_labels; it separates several classes.")
         wrong = next((name for name in self.classes if self.several_labels and separator in name), None)
         if wrong is not None:
             raise InputError(f"classes has the name {wrong!r}; label_separator {separator!r} cannot be in a name.")
