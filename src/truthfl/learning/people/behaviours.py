@@ -115,8 +115,8 @@ register(
 register(
     Behaviour(
         "saboteur",
-        "Draws all their labels at random, computes on a fifth of the batch and doubles the reported change. This "
-        "costs a fifth of the computing.",
+        "Draws all their labels at random, computes on a fifth of the batch and doubles the reported change; a fifth "
+        "of the computing is the only cost.",
         labels_honestly=False,
         computes_honestly=False,
         reports_honestly=False,
@@ -128,8 +128,8 @@ register(
 register(
     Behaviour(
         "whisperer",
-        "Draws all their labels at random, computes on one sample and reports a fiftieth of the change. This costs one "
-        "sample per batch.",
+        "Draws all their labels at random, computes on one sample and reports a fiftieth of the change; one sample "
+        "per batch is the only cost.",
         labels_honestly=False,
         computes_honestly=False,
         reports_honestly=False,
@@ -141,7 +141,7 @@ register(
 register(
     Behaviour(
         "echo",
-        "Does no work, which costs nothing, and reports the last change of the common model as their own. In their "
+        "Does no work, which costs nothing, and reports the last change of the common model as their own; in their "
         "first round there is none, so they send the model back unchanged.",
         labels_honestly=False,
         computes_honestly=False,
