@@ -228,10 +228,10 @@ def planned():
 @pytest.mark.parametrize(
     ("batches", "told"),
     [
-        ([10, 200, 10], "batch_size of client 1 is 200; her dataset_size is 100, and a batch cannot be larger."),
+        ([10, 200, 10], "batch_size of client 1 is 200; their dataset_size is 100, and a batch cannot be larger."),
         (
             [10, 10, 0.1],
-            "batch_size of client 2 is 0.1; it must be at least 0.1732, for below that she gains by not labeling.",
+            "batch_size of client 2 is 0.1; it must be at least 0.1732, because below that they gain by not labeling.",
         ),
         ([10, np.nan, 10], "batch_size of client 1 is nan; it must be a positive finite number."),
         ([10, 10], "batch_size has shape (2,); it must be one number, or 3 numbers, one per client."),
@@ -249,7 +249,7 @@ def test_the_floor_is_enforced_exactly(as_printed):
     model = paper_bound(clients, training, Constants(**CONSTANTS))
     floor = labeling_floor(clients, model, training, as_printed=as_printed)
     lceme(clients, model, training, floor, as_printed=as_printed)
-    with pytest.raises(InputError, match=r"batch_size of client 0 .* she gains by not labeling"):
+    with pytest.raises(InputError, match=r"batch_size of client 0 .* they gain by not labeling"):
         lceme(clients, model, training, floor * (1 - 1e-6), as_printed=as_printed)
 
 

@@ -32,8 +32,8 @@ from truthfl.learning.training.train import train
 class Split:
     """The clients' federation and the test set.
 
-    further  for each client rows of `federated.data` that she does not hold and could label as well, of the same
-             classes as her own as far as there are any
+    further  for each client rows of `federated.data` that they do not hold and could label as well, of the same classes
+             as their own as far as possible
     """
 
     federated: Federated
@@ -48,7 +48,7 @@ class Split:
         return self._with_rows(rows)
 
     def with_shared_labels(self, labeler: int, partner: int) -> Federated:
-        """The federation in which `partner` holds the samples of `labeler` in place of her own; weights remain."""
+        """The federation in which `partner` holds the samples of `labeler` in place of their own; weights remain."""
         rows = [self.federated.partition.rows_of(other) for other in range(len(self.federated.partition))]
         rows[partner] = rows[labeler]
         return self._with_rows(rows)
@@ -71,7 +71,7 @@ def make_split(federated: Federated, test: LabeledSamples, training: Training, s
 
 
 def most_labels(sizes: ArrayLike, available: int) -> float:
-    """The labels that every client can make, as a share of the samples that she holds; at most 1.5.
+    """The labels that every client can make, as a share of the samples that they hold; at most 1.5.
 
     sizes      numbers of samples of the clients, all drawn from `available` samples
     """
@@ -79,10 +79,10 @@ def most_labels(sizes: ArrayLike, available: int) -> float:
 
 
 def _further_rows(federated: Federated, seed: int) -> list[IntArray]:
-    """For each client rows that she does not hold, half as many as she holds, or all that there are.
+    """For each client rows that they do not hold, half as many as they hold, or all that there are.
 
-    They are in the proportions of her classes, as far as there are enough. Other clients may hold them, as any two
-    clients may hold the same sample.
+    They have the proportions of the client's classes, as far as there are enough. Other clients may hold them, as any
+    two clients may hold the same sample.
     """
     labels, partition = federated.data.labels, federated.partition
     shuffled = np.random.default_rng(seed).permutation(len(labels))
@@ -116,14 +116,14 @@ class LieLosses:
     """Results of runs, arrays (points, cases).
 
     loss       test loss with all clients
-    delivered  share of the rounds in which the liar was asked and her report was not empty
-    solo       loss of the liar's solo model; NaN if no rule pays by it
+    delivered  share of the rounds in which the liar was asked and their report was not empty
+    solo       loss of the liar's solo model; NaN if no rule uses it
     shift      (cases,) the others' shift of the expected solo loss; 0 likewise
 
     For Shapley pay, with one random coalition of other clients per case, else NaN:
 
-    joined     (points, cases) test loss of the coalition with her
-    alone      (cases,) test loss of the coalition without her; NaN unless honest work is among the points
+    joined     (points, cases) test loss of the coalition with the liar
+    alone      (cases,) test loss of the coalition without the liar; NaN unless honest work is among the points
     nobody     (cases,) test loss of the initial model; NaN likewise
     """
 
@@ -149,7 +149,7 @@ def train_lies(
 ) -> LieLosses:
     """One run for each point and case; `batch_size` are the assigned batches. With `coalitions`, two.
 
-    With `solo_terms`, solo models are trained, too, but for those that are known.
+    With `solo_terms`, unknown solo models are trained, too.
     """
     count = len(split.federated.partition)
     everybody = [np.ones(count, dtype=bool)] * len(cases)
@@ -178,9 +178,9 @@ class PairLosses:
 
     loss           with both, the same for first and second
     without        without this one
-    joined, alone  of a random coalition with her and without her; NaN unless coalitions were trained
+    joined, alone  of a random coalition with and without this one; NaN unless coalitions were trained
     nobody         (pairs,) of the initial model; NaN likewise
-    solo           of solo models: with shared labels, of the labeler's samples; NaN unless a rule pays by them
+    solo           of solo models: with shared labels, of the labeler's samples; NaN unless a rule uses them
     shift          (pairs, 2) the others' shift of the expected solo loss; 0 likewise
     """
 
@@ -203,7 +203,7 @@ def train_pairs(
     solo_terms: SoloTerms | None = None,
     threads: int = 1,
 ) -> PairLosses:
-    """Runs of honest pairs, and of pairs of whom the second uses the samples and labels of the first; one seed each."""
+    """Runs of honest pairs, and of pairs whose second client uses the first one's samples and labels; one seed each."""
     shape, model = (2, len(pairs), 2), split.federated.model
     loss, without, joined, alone, solo = (np.full(shape, np.nan) for _ in range(5))
     shift = np.zeros((len(pairs), 2))
@@ -254,7 +254,7 @@ def _losses(
     usual = [p for p, point in enumerate(points) if point.labels <= 1]
     groups = [(split.federated, usual, list(range(len(cases))))] if usual else []
     for p, point in enumerate(points):
-        if point.labels > 1:  # a federation of her own, in which she holds more samples
+        if point.labels > 1:  # a separate federation, in which the liar holds more samples
             for c, case in enumerate(cases):
                 held = round(point.labels * int(split.federated.partition.sizes[case.client]))
                 groups.append((split.with_more_samples(case.client, held), [p], [c]))
@@ -324,7 +324,7 @@ SEED = 0  # of the solo models' start and draws, and of the test; what varies ar
 
 @dataclass(frozen=True, eq=False)
 class SoloTerms:
-    """What a contract says of solo models: the recipe, and for each client expected loss and spread, (N,).
+    """A contract's terms for solo models: the recipe, and for each client expected loss and spread, (N,).
 
     Both are NaN for a client of a reduced federation who stands for several.
     """
@@ -343,20 +343,20 @@ class SoloTerms:
         return cls(Recipe(**document["recipe"]), np.array(document["level"]), np.array(document["spread"]))
 
     def of_clients(self, clients: IntArray, count: int) -> SoloTerms:
-        """The terms of these clients, followed by NaN up to `count` clients in all."""
+        """The terms of these clients, followed by NaN up to `count` clients in total."""
         padded = np.full((2, count), np.nan)
         padded[:, : len(clients)] = self.level[clients], self.spread[clients]
         return SoloTerms(self.recipe, *padded)
 
     @classmethod
     def of_contract(cls, contract: Contract, recipe: Recipe) -> SoloTerms:
-        """What this contract says."""
+        """This contract's terms."""
         return cls(recipe, contract.stage.level, contract.stage.spread)
 
 
 @dataclass(frozen=True)
 class SoloWork:
-    """What a solo model depends on: the client, the seed of her labels, labels, rest and recipe."""
+    """What a solo model depends on: the client, the seed of their labels, labels, rest and recipe."""
 
     client: int
     seed: int
@@ -364,7 +364,7 @@ class SoloWork:
 
 
 KnownSolo = dict[SoloWork, float]
-"""Losses of solo models that were trained before; those that are trained are added."""
+"""Losses of solo models trained before; newly trained ones are added."""
 
 
 def lied_solo_losses(
@@ -411,7 +411,7 @@ def _work(point: LiePoint, client: int, seed: int) -> SoloWork:
 
 
 def _samples(split: Split, work: SoloWork) -> tuple[Features, Labels]:
-    """The samples on which she trains alone."""
+    """The samples on which the liar trains alone."""
     point, federated = work.point, split.federated
     if point.labels > 1:
         held = round(point.labels * int(federated.partition.sizes[work.client]))
@@ -454,7 +454,7 @@ SMALLEST_STEP = 1e-9  # lower limit of the step by which the slope of Shapley pa
 class Payer:
     """A rule with the clients and the training for which it pays.
 
-    audition_cost  (N,) cost of training alone, if the rule pays by solo models
+    audition_cost  (N,) cost of training alone, if the rule uses solo models
     """
 
     rule: Contract
@@ -467,12 +467,12 @@ class Payer:
 class Honest:
     """Results of honest work in each case, arrays (cases,).
 
-    liar            the client who is studied
+    liar            the client under study
     payer           position of the payer
-    loss, without   test loss with her and without her
-    joined, alone   of a coalition with her and without her; NaN unless Shapley pay needs them
+    loss, without   test loss with and without the liar
+    joined, alone   of a coalition with and without the liar; NaN unless Shapley pay needs them
     nobody          of the initial model; NaN likewise
-    solo, shift     loss of her solo model, and the others' shift of the expected one; NaN and 0 unless needed
+    solo, shift     loss of the liar's solo model, and the others' shift of the expected one; NaN and 0 unless needed
     """
 
     liar: IntArray
@@ -520,7 +520,7 @@ class Gains:
 
 
 def gains(payers: Sequence[Payer], points: Sequence[LiePoint], lied: Lied, honest: Honest) -> Gains:
-    """The gains of the points in each case. If a rule pays by claims, a liar claims to have used all her data."""
+    """The gains of the points in each case. If a rule pays by claims, a liar claims to have used all their data."""
     truth = Lied(honest.loss[None], np.ones((1, len(honest.loss))), honest.joined[None], honest.solo[None])
     paid, honestly_paid = pay(payers, lied, honest, claims_all=True), pay(payers, truth, honest)[0]
     cost, of_lies = np.empty(len(honest.loss)), np.empty(lied.loss.shape)
@@ -542,8 +542,8 @@ def gains(payers: Sequence[Payer], points: Sequence[LiePoint], lied: Lied, hones
 def pay(payers: Sequence[Payer], lied: Lied, honest: Honest, *, claims_all: bool = False) -> FloatArray:
     """The pay of the client of each case, (points, cases).
 
-    Shapley pay: a contribution in one coalition per case is very noisy, so pay is linearized around the mean
-    contribution over all cases; the total of all contributions is the drop from the initial model's loss.
+    Shapley pay: a contribution in one coalition per case is very noisy. So pay is linearized around the mean
+    contribution over all cases. The total of all contributions is the drop from the initial model's loss.
     """
     paid = np.empty(lied.loss.shape)
     gained = honest.alone - lied.joined

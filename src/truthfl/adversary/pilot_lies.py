@@ -1,6 +1,6 @@
-"""A short search for lies on the operator's pilot data before anybody gets an offer, and what speaks against a plan.
+"""A short search for lies on the operator's pilot data before any offers are made, and objections to a plan.
 
-Says which lies gain most under a planned contract, and what each client's work is worth.
+It shows which lies gain most under a planned contract, and what each client's work is worth.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.solo import possible_recipes
 
 SEARCH_RUNS = 160
-FEWEST_CASES = 20  # on which the lies that were found are measured
-WHOLE_PILOT_CLIENTS = 10  # with more clients, one of some single clients lies, and the others are merged into groups
+FEWEST_CASES = 20  # on which the best lies are measured
+WHOLE_PILOT_CLIENTS = 10  # with more clients, one of some single clients lies; the others are merged into groups
 MEASUREMENT_SEEDS = 1_000_000  # first seed of the runs that measure
 
 
 @dataclass(frozen=True, eq=False)
 class LossRise:
-    """By how much the test loss rises if one client does something, (clients,), and the standard errors."""
+    """The rise of the test loss if one client does something, (clients,), and the standard errors."""
 
     mean: FloatArray
     error: FloatArray
@@ -39,12 +39,12 @@ class LossRise:
 
 @dataclass(frozen=True, eq=False)
 class PilotLie:
-    """A lie, and what it does to the loss for each client who tells it.
+    """A lie, and its effect on the loss for each client who tells it.
 
-    delivered         the share of the rounds in which her report is taken
+    delivered         the share of the rounds in which their report is accepted
     solo_rise, solo_rise_error
-                      by how much the loss of her solo model rises, and its standard error; 0 if none is tested
-    gain, gain_error  (clients,) money beyond what honest work leaves her, and its standard error
+                      by how much the loss of their solo model rises, and its standard error; 0 if none is tested
+    gain, gain_error  (clients,) money beyond what honest work leaves them, and its standard error
     """
 
     point: LiePoint
@@ -76,9 +76,9 @@ class PilotLies:
 class _Stage:
     """The federation in which lies are told.
 
-    clients  the numbers in the job of those who may lie; they come first in the federation
+    clients  the numbers in the job of the clients who may lie; they come first in the federation
     payer    of the job
-    solo_terms  of the clients of this federation; None if the contract does not pay by solo models
+    solo_terms  of the clients of this federation; None if the contract does not use solo models
     known_solo  losses of solo models so far
     """
 
@@ -114,7 +114,7 @@ def search_on_pilot(side: ServerSide, plan: Plan, *, runs: int = SEARCH_RUNS, se
     """Search the lies that gain most under the plan's contract; the best of each kind is measured with other seeds.
 
     The default number of runs is small, because offers wait for it: about twenty lies are tried. `truthfl verify`
-    searches longer. No lie is searched if the contract pays by evidence that jobs do not collect.
+    searches longer. If the contract pays by evidence that jobs do not collect, no lie is searched.
     """
     stage = _stage(side, plan)
     count = len(stage.clients)
@@ -161,7 +161,7 @@ def _searched(stage: _Stage, plan: Plan, runs: int, seed: int) -> tuple[list[Lie
 def rise_by_weight(weight: FloatArray, rise: FloatArray, all_weights: FloatArray) -> LossRise:
     """The rise for every client's weight p, fitted by a p + b p² to measured rises (cases,) of liars with `weight`.
 
-    Pilot clients hold other samples than the job's clients, so what tells one of them from another is her weight alone.
+    Pilot clients hold other samples than the job's clients, so only their weight distinguishes them.
     """
     x, wanted = (np.stack([p, np.square(p)], axis=1) for p in (weight, all_weights))
     inverse = np.linalg.pinv(x.T @ x, hermitian=True)
@@ -176,8 +176,8 @@ def _pilot_lie(
 ) -> PilotLie:
     """The lie with its effects.
 
-    Under a contract that pays by solo models its gain is the mean of the measured gains (cases,), the same for all: pay
-    is not linear there. Under others it follows from the rise of the loss by each client's weight.
+    Under a contract that pays by solo models, pay is not linear in the loss. The gain is then the mean of the measured
+    gains (cases,), the same for all. Under others it follows from the rise of the loss by each client's weight.
     """
     if Evidence.SOLO_LOSS in plan.contract.needs:
         count, root = len(plan.clients), np.sqrt(len(measured))
@@ -219,7 +219,7 @@ def _split(federated: Federated, side: ServerSide) -> Split:
 
 
 def plan_warnings(plan: Plan, lies: PilotLies, worth: PlanWorth) -> list[str]:
-    """Of the plan of a job on data: what `truthfl plan` says against it, except of money and of who is not asked."""
+    """Objections of `truthfl plan` to the plan of a job on data, except about money and about clients not asked."""
     return [
         *presence_sentences(plan.clients),
         *plan.details.warnings(plan, worth),
@@ -229,13 +229,13 @@ def plan_warnings(plan: Plan, lies: PilotLies, worth: PlanWorth) -> list[str]:
 
 
 def _noise_warnings(plan: Plan) -> list[str]:
-    """Who would gain by leaving out noise from a model that is tested."""
+    """Whether clients would gain by leaving out noise from a model that is tested."""
     model = plan.side.pilot.model
     if plan.recipe is None or not isinstance(model, PrivateModel) or not model.noise:
         return []
     return [
-        "Beware: who leaves out her own noise, which nobody sees, has a better solo model and can label fewer "
-        "(docs/security.md)."
+        "Beware: a client who leaves out their own noise, which nobody sees, has a better solo model and can label "
+        "fewer (docs/security.md)."
     ]
 
 
@@ -252,7 +252,7 @@ def presence_sentences(clients: Clients) -> list[str]:
 
 
 def lie_sentences(lies: PilotLies | None) -> list[str]:
-    """What the best lie would gain, if lies were searched."""
+    """The possible gain of the best lie, if lies were searched."""
     if lies is None or not lies.lies:
         return []
     best = lies.lies[0]

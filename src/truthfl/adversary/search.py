@@ -1,7 +1,7 @@
 """Successive halving over the family of lies, with neighbours of the survivors added at every rung.
 
-The points of a rung are all measured on the same cases (data, client and draws), so that they differ only by what the
-lie does.
+The points of a rung are all measured on the same cases (data, client and draws). So they differ only by the effect of
+the lie.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def client_and_split(case: int, clients: int, splits: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """The points that were tried.
+    """The points tried.
 
     points  all points
-    gains   (rules, points, cases) of the cases on which a point was measured, else NaN
+    gains   (rules, points, cases) on the cases where a point was measured, else NaN
     """
 
     points: tuple[LiePoint, ...]
@@ -112,7 +112,7 @@ def search(measure: Measure, space: LieSpace, rungs: Sequence[Rung], rules: int,
 
 
 def _survivors(points: Sequence[LiePoint], gains: FloatArray, kept: int) -> list[int]:
-    """The best points of all rules in turn, and as far as there is room the best of each kind under each rule."""
+    """The best points of all rules in turn and, if there is room, the best of each kind under each rule."""
     measured = np.asarray(~np.isnan(gains).any(axis=(0, 2)))
     orders = []
     for of_rule in gains:
@@ -164,7 +164,7 @@ class KnownLosses:
     """Losses of lies in cases.
 
     liar, payer    (cases,) as in `Honest`
-    train          trains what is not known yet
+    train          trains unknown points
     runs_per_case  training runs for each point in each case
     runs           the number of training runs so far
     """
@@ -182,7 +182,7 @@ class KnownLosses:
         if self._honest is None:
             results = self._trained([((TRUTH, ABSENCE), range(len(self.liar)))])[0]
             if self.runs_per_case == 2:
-                self.runs += len(self.liar)  # of the coalitions without her
+                self.runs += len(self.liar)  # of the coalitions without the liar
             (loss, without), (joined, _) = results.loss, results.joined
             self._honest = Honest(
                 self.liar,

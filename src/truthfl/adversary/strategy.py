@@ -1,4 +1,4 @@
-"""`LiePoint`, one lie as a point of the family that is searched; `LieSpace`, the limits of that family in one job."""
+"""`LiePoint`, one lie as a point of the searched family; `LieSpace`, the limits of that family in one job."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from truthfl.contracts.setting import FloatArray, IntArray
 from truthfl.learning.people.behaviour import Behaviour, Echo, Fabricator, Garbage, LastBit, SoloRecipe, Unlabeled
 from truthfl.learning.solo import LONGER_STEPS
 
-MOST_LABELS = 1.5  # of what was asked
-SCALES = (0.01, 3.0)  # of a report that she computed
+MOST_LABELS = 1.5  # of the labels asked for
+SCALES = (0.01, 3.0)  # of a computed report
 FABRICATED_SCALES = (0.01, 10.0)  # of an echo or garbage
 
 
 class ReportKind(Enum):
     """How the report of a round is made."""
 
-    SCALED = "her own change times a factor"
+    SCALED = "their own change times a factor"
     ECHO = "the last change of the common model times a factor, with or without noise"
     GARBAGE = "a random direction, its length in proportion to the last change of the common model"
     LAST_BIT = "the received model with one bit changed"
@@ -48,13 +48,13 @@ class LiePoint:
     """A lie; the defaults are honest.
 
     labels      samples labeled by hand, as a share of those asked for
-    rest        what becomes of the other samples that were asked for
+    rest        what happens to the other samples asked for
     batch       as a share of the assigned batch
     report      how the report is made
     scale       factor of the report in the first round (of an echo or garbage: in every round)
     last_scale  factor of a scaled report in the last round; between them it changes linearly
     noise       of an echo: the noise's length, as a share of the echo's
-    recipe      of the solo model, for contracts that pay by it
+    recipe      of the solo model, for contracts that use it
     """
 
     labels: float = 1.0
@@ -68,13 +68,13 @@ class LiePoint:
 
     @property
     def computes(self) -> bool:
-        """Whether she trains on her own samples."""
+        """Whether the liar trains on their own samples."""
         return self.report is ReportKind.SCALED
 
     def canonical(self, *, solo: bool = False) -> LiePoint:
-        """The same lie with the fields that do not matter at fixed values, so that equal lies are equal points.
+        """The same lie, with fields that do not matter at fixed values, so that equal lies are equal points.
 
-        solo  whether solo models are tested: the recipe matters, and labels matter even if she does not compute rounds
+        solo  whether solo models are tested: the recipe matters, and labels matter even without computing rounds
         """
         recipe = self.recipe if solo else SoloRecipe.PRESCRIBED
         rest = self.rest
@@ -105,26 +105,26 @@ class LiePoint:
         return "other batch" if self.scale == self.last_scale == 1 else "scaled report"
 
     def batch_size(self, assigned: ArrayLike, owned: ArrayLike) -> FloatArray:
-        """The batch that she uses; 0 if she computes nothing. For one client or for arrays of clients."""
+        """The batch that the liar uses; 0 if they compute nothing. For one client or for arrays of clients."""
         asked = np.rint(np.asarray(assigned, dtype=float) * self.batch)
         return np.minimum(np.maximum(asked, 1.0), owned) if self.computes else np.zeros_like(asked)
 
     def cost(
         self, labeling_cost: ArrayLike, batch_price: ArrayLike, assigned: ArrayLike, owned: ArrayLike
     ) -> FloatArray:
-        """Her cost over the job; `labeling_cost` is that of the labels asked for. For one client or for arrays."""
+        """The liar's cost over the job; `labeling_cost` is for the labels asked for. For one client or for arrays."""
         batch = self.batch_size(assigned, owned)
         return np.asarray(work_cost(np.asarray(labeling_cost), self.labels, np.asarray(batch_price), batch))
 
     @property
     def solo_cost_factor(self) -> float:
-        """The cost of her solo training over that of the prescribed one."""
+        """The cost of the liar's solo training over the cost of the prescribed one."""
         return float(LONGER_STEPS) if self.recipe is SoloRecipe.LONGER else 1.0
 
     def behaviour(self, assigned: float, owned: float) -> Behaviour:
-        """The lie as the behaviour of a client with this assigned batch and so many samples.
+        """The lie as the behaviour of a client with this assigned batch and this many samples.
 
-        Labels beyond those asked for are all made by hand: the client then owns so many samples more.
+        Labels beyond the number asked for are all made by hand: the client then owns that many samples more.
         """
         fabricate = self._fabricator()
         scaled = self.computes or self.report is ReportKind.NOTHING
@@ -197,7 +197,7 @@ WORDS_OF_REST = {
     Unlabeled.DRAWN: "at random",
     Unlabeled.LEFT_OUT: "left out",
     Unlabeled.PREDICTED: "by the common model",
-    Unlabeled.OWN_MODEL: "by her own model",
+    Unlabeled.OWN_MODEL: "by their own model",
     Unlabeled.NEAREST: "by nearest neighbour",
 }
 
@@ -231,7 +231,7 @@ class LieSpace:
     batches      smallest and largest batch, as shares of the assigned one
     most_labels  labels made by hand, as a share of those asked for; more than 1 if clients own more samples
     solo         whether a rule pays by solo models: then a lie also has a recipe, and labels without computing
-    recipes      those that clients could follow
+    recipes      that clients could follow
     """
 
     batches: tuple[float, float]
@@ -306,7 +306,7 @@ class LieSpace:
         return labels
 
     def _rounded(self, point: LiePoint) -> LiePoint:
-        """The canonical point with three significant digits, so that its words say nearly all of it."""
+        """The canonical point with three significant digits, so that its words describe nearly all of it."""
         labels, batch, scale, last_scale, noise = (
             float(f"{number:.3g}") for number in (point.labels, point.batch, point.scale, point.last_scale, point.noise)
         )

@@ -1,9 +1,9 @@
 """Contracts to compare with LCEME: flat pay, pay per claimed sample, leave-one-out, Shapley share.
 
 Each is scaled so that the total honest pay is the total cost of honest work. The functions that make them have the
-signature of `lceme`. docs/mechanism.md, section 6.
+same signature as `lceme`. docs/mechanism.md, section 6.
 
-They are computed from any function from coalitions to losses: that of a loss model (below), or one that trains.
+They are computed from any function from coalitions to losses: of a loss model (below), or of training.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FlatPay(Contract):
 
 @dataclass(frozen=True, eq=False)
 class PayPerClaimedSample(Contract):
-    """A price per sample that the client claims to have used, plus her labeling cost."""
+    """A price per sample that the client claims to have used, plus their labeling cost."""
 
     kind: ClassVar[str] = "per claimed sample"
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.CLAIMED_BATCH}
@@ -107,7 +107,7 @@ class PayPerClaimedSample(Contract):
 
 @dataclass(frozen=True, eq=False)
 class LeaveOneOutPay(Contract):
-    """The same price for all clients per unit by which the loss would be higher without her."""
+    """The same price for all clients, per unit by which the loss would be higher without the client."""
 
     kind: ClassVar[str] = "leave-one-out"
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.LEAVE_ONE_OUT}
@@ -170,7 +170,7 @@ class ShapleySharePay(Contract):
 
 
 def flat_pay(clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike) -> FlatPay:  # noqa: ARG001
-    """Pay each client her cost of honest work."""
+    """Pay each client their cost of honest work."""
     batches, cost = _honest(clients, training, batch_size)
     return FlatPay(batches, cost)
 
@@ -181,7 +181,7 @@ def pay_per_claimed_sample(
     training: Training,
     batch_size: ArrayLike,
 ) -> PayPerClaimedSample:
-    """Pay each client her own price for each sample she claims, and her labeling cost."""
+    """Pay each client their own price for each claimed sample, and their labeling cost."""
     batches, _ = _honest(clients, training, batch_size)
     return PayPerClaimedSample(batches, batch_price(clients, training), clients.labeling_cost)
 
@@ -232,7 +232,7 @@ class Shapley:
 
 @dataclass(frozen=True, eq=False)
 class ModelCoalitionLoss:
-    """Losses of coalitions on a loss model, on which each member lowers the loss by her own drop.
+    """Losses of coalitions on a loss model, on which each member lowers the loss by their own drop.
 
     In such a game both leave-one-out and Shapley value are that drop, for any number of clients.
     """
@@ -247,8 +247,8 @@ class ModelCoalitionLoss:
 def model_coalition_loss(model: LossModel, strategies: Strategies) -> ModelCoalitionLoss:
     """The coalition game of one profile on the loss model: an absent client is one whose report is empty, γ_i = 0.
 
-    With γ_i = 0 neither her batches nor her labels reach the model, so of her bracket of the gap only g_i is left
-    (docs/mechanism.md, section 6), and her drop is g_i minus her bracket.
+    With γ_i = 0 neither the client's batches nor their labels reach the model. So only g_i is left of their bracket of
+    the gap (docs/mechanism.md, section 6), and their drop is g_i minus their bracket.
     """
     own = model.own_gap(strategies.labeling_effort, strategies.batch_size, strategies.report_scale)
     return ModelCoalitionLoss(float(model.expected_loss(strategies)), model.reporting - own)
@@ -268,7 +268,8 @@ def leave_one_out_drops(coalition_loss: CoalitionLoss, count: int) -> FloatArray
 def shapley_drops(coalition_loss: CoalitionLoss, count: int, *, permutations: int = 1000, seed: int = 0) -> Shapley:
     """Client i's Shapley share of the drop from the loss without clients to the loss with all.
 
-    Exact over all 2^N coalitions for N ≤ 12; beyond, the mean over random orders of arrival, with its standard error.
+    Exact over all 2^N coalitions for N ≤ 12. For larger N: the mean over random orders of arrival, with its standard
+    error.
     """
     if isinstance(coalition_loss, ModelCoalitionLoss):
         return Shapley(coalition_loss.drop, np.zeros(count))

@@ -1,10 +1,10 @@
 """Whole batch sizes within a budget, and the search for what a budget allows.
 
 The task: minimise Σ stake_i/D_i + price_i D_i over whole D_i within [lowest_i, highest_i], Σ price_i D_i ≤ money,
-where stake_i = κ v_i. Without the last condition there is one independent task per client; with it, a Lagrange
-multiplier λ makes every price (1 + λ) times as high (docs/mechanism.md, section 4), and money left over by rounding is
+where stake_i = κ v_i. Without the last condition there is one independent task per client. With it, a Lagrange
+multiplier λ makes every price (1 + λ) times as high (docs/mechanism.md, section 4). Money left over by rounding is
 spent on clients below their `highest`. With few clients the result can cost some per cent more than the best; a
-search improves it to the best.
+search then finds the best.
 
 The function is a sum over all clients, so each call counts.
 """
@@ -109,11 +109,11 @@ def _improve(
     lowest: IntArray,
     highest: IntArray,
 ) -> IntArray:
-    """The best assignment within the money; the given one if it is the best, or if the search would be too long.
+    """The best assignment within the money; the given one if it is the best or if the search would take too long.
 
     At the multiplier m = 1 + λ, no assignment costs less than Σ min_D (stake/D + m price D) − λ money. So, given a good
-    solution, only sizes whose term is within the gap of the minimum can be part of a better one: often two or three per
-    client. These are combined client by client, keeping only combinations that are not dominated in money and cost.
+    solution, only sizes whose term is within the gap of the minimum can be part of a better one. These are often two or
+    three per client. They are combined client by client; combinations that are dominated in money and cost are dropped.
     """
     worth = float((stake / batches + price * batches).sum())
     relaxed = np.sqrt(stake / (multiplier * price))
@@ -181,11 +181,11 @@ INFINITE = float("inf")
 class Search:
     """Holds an interval in which the function falls to the budget, and makes it smaller.
 
-    function   falls with x; the slower it is, the more this search is worth
+    function   falls with x; this search is for slow functions
     budget     above 0
     first      function(0), above the budget
-    left       so much of the budget may be left over
-    is_done    called with both ends: whether nothing in between is better than the upper end
+    left       this part of the budget may be left over
+    is_done    called with both ends; says whether nothing in between is better than the upper end
     over       function − budget at `low`: above 0
     under      function − budget at `high`, at most 0; `high` is infinite before it is known
     """
@@ -213,7 +213,7 @@ class Search:
         return self.high < INFINITE
 
     def finish(self, steps: int, narrowest: float) -> float:
-        """Make the interval smaller, in so many steps or until it is narrow; return its upper end."""
+        """Make the interval smaller, in at most this many steps or until it is narrow; return its upper end."""
         for step in range(steps):
             if self.is_close or self.high - self.low <= narrowest * self.high or self.is_done(self.low, self.high):
                 break
@@ -236,6 +236,6 @@ class Search:
 
 
 def _inside(low: float, over: float, high: float, under: float, step: int) -> float:
-    """A place in the interval: by false position and by halving in turn."""
+    """A point in the interval: by false position and by bisection in turn."""
     share = over / (over - under) if step % 2 else 0.5
     return low + (high - low) * min(max(share, 1e-3), 1.0 - 1e-3)

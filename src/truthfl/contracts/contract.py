@@ -1,8 +1,8 @@
-"""`Contract`, the one interface of contracts, and `Observation`, from which they pay. docs/mechanism.md, section 7.
+"""`Contract`, the single interface of contracts, and `Observation`, which determines pay. docs/mechanism.md, section 7.
 
-A contract owns everything from measuring to explaining: `plan_on` measures and plans on the operator's data, the
-object has the terms, `pay` and `parts` compute money from an observation, `explanation` and `calculation` say how.
-Nobody who calls it asks which contract it is.
+A contract covers everything from measuring to explaining. `plan_on` measures and plans on the operator's data. The
+object has the terms. `pay` and `parts` compute money from an observation. `explanation` and `calculation` explain it.
+Callers never ask which contract it is.
 
 Effort, batches and labels are not observed. Observed are the final test loss, the delivered reports, the clients'
 claims, the models that they train alone and, for some mechanisms, contributions.
@@ -38,7 +38,7 @@ SOLO_TERMS = ("solo_level", "solo_spread", "gate")
 
 
 class Evidence(Enum):
-    """A kind of evidence that a mechanism can need. Jobs collect those in `COLLECTED_BY_JOBS`."""
+    """A kind of evidence that a mechanism can need. Jobs collect the kinds in `COLLECTED_BY_JOBS`."""
 
     TEST_LOSS = "the test loss"
     DELIVERED_ROUNDS = "delivered rounds"
@@ -55,22 +55,22 @@ CONTRIBUTIONS = frozenset({Evidence.LEAVE_ONE_OUT, Evidence.SHAPLEY})
 
 @dataclass(frozen=True)
 class Observation:
-    """The observation from which client i is paid, at position i of each field; fields broadcast to (…, N).
+    """The observation that determines client i's pay, at position i of each field; fields broadcast to (…, N).
 
-    In a job all positions hold the same observation. To compute the pay of each client if she alone deviated, position
+    In a job all positions hold the same observation. To compute the pay of each client if they alone deviated, position
     i holds the observation of the scenario in which client i deviates.
 
     test_loss           loss of the final model on the test sample
     claimed_batch_size  the batch size that the client claims to have used
-    contribution        loss drop credited to her, by the `Evidence` that the mechanism needs
+    contribution        loss drop credited to the client, by the `Evidence` that the mechanism needs
     total_contribution  sum of all positive contributions
-    contribution_error  standard error of her contribution; 0 where it is exact
-    delivered, asked    number of rounds in which her report was accepted and in which she was asked; None: all rounds
-    solo_loss           loss of the model that she trained alone; NaN if there is none, None for the expected one
+    contribution_error  standard error of the contribution; 0 where it is exact
+    delivered, asked    number of rounds in which the report was accepted, and the client was asked; None: all
+    solo_loss           loss of the model that the client trained alone; NaN if there is none, None for the expected one
     level_shift         shift of the expected solo loss, in standard deviations, by `peer_level.peer_shifts`
-    present_labels      her labels and those of the others who took part, each times the share of rounds delivered;
+    present_labels      labels of the client and the others who took part, each times their share of rounds delivered;
                         None for all labels
-    loss_rise           by how much the expected joint loss is higher because rounds did not change the model
+    loss_rise           by how much the expected joint loss rises because rounds did not change the model
     """
 
     test_loss: ArrayLike
@@ -93,13 +93,13 @@ MOST_PAY = 3.0
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Those for whom a job is planned, (clients,) each.
+    """The clients of a planned job, (clients,) each.
 
-    dataset_size   the samples that they hold
-    labeling_cost  of all these samples
-    sample_cost    of one sample in a gradient
+    dataset_size   how many samples they hold
+    labeling_cost  cost of labeling all these samples
+    sample_cost    cost of one sample in a gradient
     participation  the share of rounds in which they are asked
-    stated         who states their own cost, which is then their `sample_cost`; None for all
+    stated         whether they state their own cost, which is then their `sample_cost`; None: all do
     """
 
     dataset_size: NDArray[np.int64]
@@ -112,7 +112,7 @@ class People:
 
 @dataclass(frozen=True)
 class Prices:
-    """What the operator is ready to pay, and for what.
+    """The operator's prices.
 
     loss_value         κ, the value of one unit of loss to the server, in money
     budget             upper limit of total pay; None for no limit
@@ -140,8 +140,8 @@ class SoloStage:
 
     level   expected test loss of an honest client's model
     spread  standard deviation of that loss between honest clients
-    gate    a client takes part in the joint training if their loss is at most this above its level; the operator
-            decides on those who are more than this below it
+    gate    a client takes part in the joint training if their loss is at most this much above its level; if it is more
+            than this below, the operator decides
     """
 
     level: FloatArray
@@ -155,9 +155,8 @@ class PlanInputs:
 
     clients, loss_model, training
     loss_error   function from batch sizes to the standard deviation of the loss at settlement around the expected loss
-    stated       (clients,) who states their own cost, which is then their `sample_cost`; None for all
-    solo         what is to be expected of models trained alone on all samples, for a contract that needs them; None
-                 for others
+    stated       (clients,) who states their own cost, which is then their `sample_cost`; None: all
+    solo         the expectations of models trained alone on all samples; None if the contract does not need them
     solo_cost    (clients,) cost of training alone
     """
 
@@ -202,7 +201,7 @@ class LinearPay:
 class CalculationStep:
     """One line of a receipt: a formula in words, the same formula with numbers, and its result.
 
-    name   of the step among those of its kind of mechanism, for a page that has the formula in other languages
+    name   of the step within its kind of mechanism, for a page that has the formula in other languages
     """
 
     formula: str
@@ -221,10 +220,10 @@ SOLO_DROPPING_OUT = (
 
 
 class Contract(ABC):
-    """One way of paying N clients, announced beforehand together with the batch sizes it asks for.
+    """One way of paying N clients, announced in advance together with the batch sizes that it asks for.
 
     A contract whose `needs` include solo models has the fields `solo_level`, `solo_spread` and `gate`, as in
-    `SoloStage`. Without a solo loss (NaN) it must pay a finite amount.
+    `SoloStage`. Without a solo loss (NaN), pay must be finite.
 
     kind          its name in job files and offers
     name          its name in tables
@@ -235,9 +234,9 @@ class Contract(ABC):
     dropping_out  consequences of a late, missing or refused report, for the offer
     formula_keys, dropping_out_key   the same in the page's catalogues; empty if they have no translation
     part_words    the parts of pay by name, in words that follow "for"; empty if pay has no parts
-    has_cap       whether no test loss makes it pay more than an amount in the terms, which `pay_range` gives
-    rescales      whether in a round the reports that are taken count for those that are missing too
-    counts_loss_rise  whether its formula has `loss_rise`; the tested loss counts as lower under other contracts
+    has_cap       whether pay is limited for every test loss by an amount in the terms; `pay_range` returns it
+    rescales      whether the accepted reports of a round also count for the missing ones
+    counts_loss_rise  whether its formula has `loss_rise`; under other contracts the tested loss counts as lower
     screens       whether it has a menu of contracts for private costs
     batch_size    D', the assigned batch sizes
     """
@@ -271,14 +270,14 @@ class Contract(ABC):
         if Evidence.SOLO_LOSS in cls.needs and cls.dropping_out == Contract.dropping_out:
             cls.dropping_out, cls.dropping_out_key = f"{SOLO_DROPPING_OUT} {Contract.dropping_out}", ""
         for words, key, none in (("formula", "formula_keys", ()), ("dropping_out", "dropping_out_key", "")):
-            if words in own and key not in own:  # a translation belongs to the words that it translates
+            if words in own and key not in own:  # a translation is valid only for the words that it translates
                 setattr(cls, key, none)
 
     @classmethod
     def plan_on(cls, pilot: PilotSide, people: People, prices: Prices) -> Plan:
         """The plan of a job on the operator's own data.
 
-        By default: measure the loss model and, if it needs them, what is to be expected of solo models; then `plan`.
+        By default: measure the loss model and, if needed, the expectations of solo models; then call `plan`.
         """
         from truthfl.contracts.planning import plan_on_loss_model
 
@@ -291,7 +290,7 @@ class Contract(ABC):
 
     @classmethod
     def rents(cls, inputs: PlanInputs) -> FloatArray | None:  # noqa: ARG003
-        """What each client is paid beyond cost so that they state their true cost; None if costs are known."""
+        """What each client is paid above cost so that they state their true cost; None if costs are known."""
         return None
 
     @abstractmethod
@@ -322,14 +321,14 @@ class Contract(ABC):
         return self.solo
 
     def expected_solo_loss(self, observation: Observation) -> FloatArray:
-        """The solo loss that is expected of each client, given those of the others."""
+        """The expected solo loss of each client, given the others' solo losses."""
         stage = self.stage
         return np.asarray(stage.level + stage.spread * np.asarray(observation.level_shift, dtype=float))
 
     def passes(self, observation: Observation) -> NDArray[np.bool_]:
-        """Whether each client takes part in the joint training; all do where no solo models are tested.
+        """Whether each client takes part in the joint training; if no solo models are tested, all do.
 
-        Without a solo loss (NaN) a client does not.
+        A client without a solo loss (NaN) does not.
         """
         if self.solo is None or observation.solo_loss is None:
             return np.ones(np.shape(self.batch_size), dtype=bool)
@@ -338,7 +337,7 @@ class Contract(ABC):
             return np.asarray(excess <= self.stage.gate)
 
     def too_good(self, observation: Observation) -> NDArray[np.bool_]:
-        """Whether a solo model is so much better than expected that the operator looks at it before it is paid."""
+        """Whether a solo model is so much better than expected that the operator checks it before it is paid."""
         if self.solo is None or observation.solo_loss is None:
             return np.zeros(np.shape(self.batch_size), dtype=bool)
         below = self.expected_solo_loss(observation) - np.asarray(observation.solo_loss, dtype=float)
@@ -350,7 +349,7 @@ class Contract(ABC):
         return honest_above(self.stage.gate, self.stage.spread)
 
     def expected_joint_loss(self, observation: Observation) -> FloatArray | None:  # noqa: ARG002
-        """The joint loss by which pay goes, of those who took part; None: that of the offer."""
+        """The joint loss on which pay is based, for the clients who took part; None: the offer's."""
         return None
 
     def require_sound_terms(self) -> None:
@@ -368,7 +367,7 @@ class Contract(ABC):
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         """The lowest and the highest pay of each client who delivers all rounds, for test losses between these two.
 
-        Computed on a grid of losses, unless the mechanism overrides this.
+        Computed on a grid of losses, unless the mechanism overrides it.
         """
         pay = self.pay(Observation(np.linspace(lowest_loss, highest_loss, LOSSES_TRIED)[:, None]))
         return pay.min(axis=0), pay.max(axis=0)
@@ -377,13 +376,13 @@ class Contract(ABC):
         """The standard deviation of each client's pay if all are honest.
 
         Half of the difference of pay between one standard deviation of the test loss up and down, unless the mechanism
-        overrides this.
+        overrides it.
         """
         low, high = (self.pay(Observation(expected_loss + sign * loss_error)) for sign in (-1.0, 1.0))
         return np.asarray(np.abs(low - high) / 2.0)
 
     def explanation(self, money: Callable[[float], str]) -> list[str]:  # noqa: ARG002
-        """Sentences that explain to the only client of this mechanism how her pay is determined."""
+        """Sentences that explain to the only client of this mechanism how their pay is determined."""
         return [f"{self.formula[:1].upper()}{self.formula[1:]}."]
 
     def calculation(self, observation: Observation) -> list[CalculationStep]:
@@ -391,7 +390,7 @@ class Contract(ABC):
         return [CalculationStep(self.formula, (), float(np.ravel(self.pay(observation))[0]))]
 
     def renamed(self, name: str) -> Self:
-        """The same mechanism with another name in tables."""
+        """The same mechanism with a different name in tables."""
         if name == self.name:
             return self
         other = copy(self)
@@ -413,7 +412,7 @@ class Contract(ABC):
 
     @classmethod
     def for_one(cls, batch_size: float, terms: Mapping[str, Any]) -> Self:
-        """The mechanism of a single client, from the terms in her offer."""
+        """The mechanism of a single client, from the terms in their offer."""
         wanted = {field.name for field in fields(cls)} - set(NOT_TERMS)  # type: ignore[arg-type]
         if set(terms) != wanted:
             raise InputError(
@@ -428,7 +427,7 @@ class Contract(ABC):
 
 
 def honest_above(limit: FloatArray, deviation: FloatArray) -> FloatArray:
-    """The probability that a normally distributed loss is so far above what is expected."""
+    """The probability that a normally distributed loss is this far above the expected loss."""
     return np.array([NormalDist(0.0, float(s)).cdf(-float(gate)) for gate, s in np.broadcast(limit, deviation)])
 
 

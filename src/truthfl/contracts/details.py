@@ -1,4 +1,4 @@
-"""What is said of a plan besides its terms: `PlanDetails`, which each contract has its own of, and that of most.
+"""What a plan reports besides its terms: `PlanDetails`, one kind per contract, and the kind of most contracts.
 
 Most contracts are planned on a loss model, measured (`LossModelDetails`) or stated. What they show is `ModelReport`.
 """
@@ -29,7 +29,7 @@ HUNDREDTH = 0.01
 
 @dataclass(frozen=True, eq=False)
 class PlanWorth:
-    """In the job's money.
+    """The worth of a plan's work, in the job's money.
 
     untrained_loss  the test loss of a model that nobody trained
     all_work        loss_value times (untrained_loss − the expected loss)
@@ -53,7 +53,7 @@ class PlanTable:
 
 
 class PlanReport(Protocol):
-    """What `truthfl plan` shows.
+    """The output of `truthfl plan`.
 
     cost, expected_pay  (clients,) of honest work
     """
@@ -75,7 +75,7 @@ class PlanReport(Protocol):
 
 
 class PlanDetails(Protocol):
-    """How a plan came about, and what its contract says of it.
+    """How a plan was made, and what its contract reports about it.
 
     worth  (clients,) of each client's work to the server by the contract's own measure; None: as the pilot shows it
     """
@@ -84,18 +84,18 @@ class PlanDetails(Protocol):
     def worth(self) -> FloatArray | None: ...
 
     def warnings(self, plan: Plan, worth: PlanWorth) -> list[str]:
-        """What speaks against the plan."""
+        """Objections to the plan."""
 
     def document(self, plan: Plan) -> dict[str, Any]:
-        """How the plan came about, for its row in the ledger."""
+        """How the plan was made, for its row in the ledger."""
 
     def report(self, plan: Plan, worth: PlanWorth, *, pictures: bool) -> PlanReport:
-        """What is shown of it; `pictures`: whether that is what clients have."""
+        """The report on it; `pictures`: whether the clients have pictures."""
 
 
 @dataclass(frozen=True, eq=False)
 class LossModelDetails:
-    """Of a plan on a measured loss model."""
+    """For a plan on a measured loss model."""
 
     prices: Prices
     worth: FloatArray | None = None
@@ -127,7 +127,7 @@ class LossModelDetails:
 
 @dataclass(frozen=True, eq=False)
 class ModelReport:
-    """What is shown of a plan on a loss model, measured or stated.
+    """The report on a plan based on a loss model, measured or stated.
 
     basis              the loss model in words
     cost               (clients,) of honest work
@@ -160,7 +160,7 @@ class ModelReport:
 
     @cached_property
     def rent(self) -> FloatArray | None:
-        """(clients,) what is paid beyond cost and margins so that clients state their true costs; None if known."""
+        """(clients,) pay above cost and margins that makes clients state their true costs; None if costs are known."""
         inputs = PlanInputs(
             self.clients,
             self.model,
@@ -215,7 +215,7 @@ class ModelReport:
         left = server_payoff(contract, self.model, loss_value=self.prices.loss_value)
         found = [
             f"Expected loss {self.expected_loss:.4f} ({self.basis}); server's payoff {left:,.2f}.",
-            "slope: pay lost per unit of test loss; worth: what the loss without her, minus the loss, costs the "
+            "slope: pay lost per unit of test loss; worth: what the loss without them, minus the loss, costs the "
             "server.",
         ]
         known = bool(np.isfinite(self.spread).all()) and self.loss_variance > 0
@@ -266,7 +266,7 @@ class ModelReport:
 
 
 def more_rows(count: int, empty: int) -> list[list[str]]:
-    """A row that says how many clients have none."""
+    """A row with the number of clients that are not shown."""
     return [[f"… {count - ROWS_SHOWN} more", *[""] * empty]] if count > ROWS_SHOWN else []
 
 
@@ -280,7 +280,7 @@ def honest_cost(clients: Clients, training: Training, batch_size: FloatArray) ->
 
 
 def idle_warnings(contract: Contract, clients: Clients, model: LossModel, training: Training) -> list[str]:
-    """Who would gain by sending the model back as it came."""
+    """Which clients would gain by sending the model back unchanged."""
     gain = free_riding_gain(contract, clients, model, training)
     gainers = int((gain > pay_resolution(contract, clients, model, training)).sum())
     if not gainers:

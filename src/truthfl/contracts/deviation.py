@@ -1,10 +1,10 @@
 """The largest gain of each client from deviating while the others are honest: by formula and by search.
 
-For any payment rule, on any loss model, which need not be the one the rule was planned on. docs/mechanism.md, sections
-3 and 6.
+Works for any payment rule on any loss model, also another one than the rule was planned on. docs/mechanism.md,
+sections 3 and 6.
 
-For each labeling effort and each claim: a coarse grid over batch size (in its logarithm) and report scale, then finer
-and finer grids around the best point; for all clients at once.
+For each labeling effort and each claim there is a coarse grid over batch size (in its logarithm) and report scale.
+Finer and finer grids follow around the best point. All clients are computed at once.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ def best_deviation(
 ) -> Deviation:
     """The largest gain of any joint deviation (e, D, γ and the claimed batch), per client.
 
-    e is 0 or 1, D any number from 1 (or D', if that is less) to her data size, γ ≥ 0; a claim is the assigned batch
-    size or all her data. If pay falls linearly with the loss that she causes, slope Φ_i, the best is known (section
-    3): γ = 1, D = √(Φ_i v_i/(T q_i c_p)) within her limits, and e = 1 exactly if Φ_i b_i ≥ c_l.
+    e is 0 or 1, D any number from 1 (or D', if that is less) to the client's data size, γ ≥ 0. A claim is the assigned
+    batch size or all the client's data. If pay falls linearly with the loss that the client causes, slope Φ_i, the best
+    deviation is known (section 3): γ = 1, D = √(Φ_i v_i/(T q_i c_p)) within their limits, and e = 1 exactly if
+    Φ_i b_i ≥ c_l.
     """
     game = _Unilateral(rule, clients, model, training)
     formula = None if (linear := rule.linear()) is None else game.closed_form(linear)
@@ -96,7 +97,7 @@ def is_truthful(
     tolerance: float = 1e-9,
     search: bool = True,
 ) -> bool:
-    """Whether no client gains by any joint deviation more than this share of her cost of honest work (and rounding)."""
+    """Whether no client gains by a joint deviation more than this share of their cost of honest work (and rounding)."""
     best = best_deviation(rule, clients, model, training, search=search)
     cost = best.honest_pay - best.honest_payoff
     within = best.gain <= tolerance * cost + (0.0 if best.closed_form_gain is not None else best.resolution)
@@ -108,14 +109,14 @@ def is_truthful(
 def is_individually_rational(
     rule: Contract, clients: Clients, model: LossModel, training: Training, *, tolerance: float = 1e-9
 ) -> bool:
-    """Whether no honest client is paid below her cost in expectation by more than this share of it (and rounding)."""
+    """Whether no honest client is paid below their cost in expectation by more than this share of it (and rounding)."""
     game = _Unilateral(rule, clients, model, training)
     payoff = game.honest_pay - game.honest_cost
     return bool((payoff >= -tolerance * game.honest_cost - game.resolution()).all())
 
 
 def absence_rise(model: LossModel, batch_size: FloatArray) -> FloatArray:
-    """g_i − v_i/D'_i: by how much the loss rises without client i (section 6). Times κ, what her work is worth."""
+    """g_i − v_i/D'_i: by how much the loss rises without client i (section 6). Times κ, what their work is worth."""
     rise: FloatArray = model.reporting - model.sampling / batch_size
     return rise
 
@@ -123,9 +124,9 @@ def absence_rise(model: LossModel, batch_size: FloatArray) -> FloatArray:
 def free_riding_gain(contract: Contract, clients: Clients, model: LossModel, training: Training) -> FloatArray:
     """The gain of each client by sending back the received model unchanged: no labels, no computing, γ_i = 0.
 
-    The paper's strategies have D_i ≥ 1 and so leave this out. As nothing of hers reaches the model, of her bracket of
-    the gap only g_i is left, and she gains c_l + 2 T q_i c_p D'_i − Φ_i g_i: honest work is best only where that is
-    not positive (section 6). Negative where free riding costs her.
+    The paper's strategies have D_i ≥ 1, so they leave this out. Nothing of the client's reaches the model, so only g_i
+    is left of their bracket of the gap. They gain c_l + 2 T q_i c_p D'_i − Φ_i g_i. Honest work is best only where this
+    is not positive (section 6). Negative where free riding costs them money.
     """
     require_same_clients(contract, clients, model)
     cost = work_cost(clients, training, Strategies.truthful(contract.batch_size))
@@ -155,7 +156,7 @@ class _Unilateral:
         self.honest_pay = self.pay(np.zeros(len(model)), self.honest)
 
     def pay(self, change: FloatArray, claimed: FloatArray) -> FloatArray:
-        """The pay of each client if she alone changes the loss by `change`."""
+        """The pay of each client if they alone change the loss by `change`."""
         contribution = self.contribution - change
         observation = Observation(
             test_loss=self.loss + change,
@@ -205,7 +206,7 @@ VALUES_AT_ONCE = 1 << 21
 def search_best(
     gain: Gain, lowest: FloatArray, highest: FloatArray, honest: FloatArray, claims: Sequence[FloatArray]
 ) -> tuple[FloatArray, Strategies]:
-    """The largest gain found for each client, at least 0 (honest work itself), and the strategy it is found at."""
+    """The largest gain found for each client, at least 0 (honest work itself), and its strategy."""
     count = len(lowest)
     best = np.zeros(count)
     effort, batch, scale, claim = np.ones(count), honest.copy(), np.ones(count), honest.copy()

@@ -1,7 +1,7 @@
 """Keeps plans of very many clients fast; plans of fewer clients do not use it.
 
-It chooses each client's number of labels without trying all numbers for each, and guesses what a budget allows from a
-plan of every n-th client.
+It chooses each client's number of labels without trying all numbers for each. From a plan of every n-th client, it
+guesses what a budget allows.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from truthfl.contracts.audition.plan import AuditionInputs
 
 MANY = 1 << 14  # clients: labels of more are chosen by thresholds
-MANY_TO_SEARCH, SAMPLE = 1 << 16, 1 << 15  # of so many clients or more, a budget is first searched on a sample
-LEFT = 1e-5  # of the budget may be left over then
-CLOSE = 1e-9  # who is relatively so close to a threshold is decided by computing the costs of all numbers
+MANY_TO_SEARCH, SAMPLE = 1 << 16, 1 << 15  # with at least this many clients, a budget is first searched on a sample
+LEFT = 1e-5  # share of the budget that may then be left over
+CLOSE = 1e-9  # a client relatively this close to a threshold is decided by computing the costs of all numbers
 SAMPLE_STEPS, GOOD_GUESS, FARTHEST = 20, 1e-4, 100.0
 GUESSES = 7
-FAR_APART = 1e-6  # of two x: the slope between them is known well
-AROUND = 0.02  # around an x, the slope is measured
+FAR_APART = 1e-6  # between two x this far apart, the slope is known well
+AROUND = 0.02  # the slope is measured in this range around an x
 
 
 def cheapest_by_thresholds(
     numbers: FloatArray, worth: FloatArray, price: FloatArray, label_cost: FloatArray, samples: IntArray
 ) -> tuple[FloatArray, IntArray]:
-    """The number of labels with the least worth_n + label_cost price_n for each client, and who is too close to call.
+    """The number of labels with the least worth_n + label_cost price_n for each client, and clients too close to call.
 
-    The cost of n labels to a client with label cost u is worth_n + u price_n, a straight line in u for each n. With the
-    numbers in ascending order and worth falling, n is better than all smaller numbers where u is below a threshold; so
-    of the numbers up to their samples, a client gets the largest whose threshold is above their u.
+    The cost of n labels for a client with label cost u is worth_n + u price_n, a straight line in u for each n. The
+    numbers rise and worth falls. So n is better than all smaller numbers where u is below a threshold. Of the numbers
+    up to their samples, a client gets the largest whose threshold is above their u.
     """
     threshold = np.full(len(numbers), np.inf)
     for k in range(1, len(numbers)):
@@ -56,9 +56,9 @@ def cheapest_by_thresholds(
 
 
 def every_nth(inputs: AuditionInputs, step: int) -> AuditionInputs:
-    """An audition's plan for every n-th client, in which each is asked for what they were asked for among all.
+    """An audition's plan for every n-th client, each asked for the same as in the plan for all.
 
-    With m of M clients, that holds if the joint loss falls as A (m/M)² / (labels of all).
+    With m of M clients, this works if the joint loss falls as A (m/M)² / (labels of all).
     """
     whole, measured = inputs.clients, inputs.measured
     weight = whole.weight[::step]
@@ -76,10 +76,10 @@ def every_nth(inputs: AuditionInputs, step: int) -> AuditionInputs:
 
 
 def narrow(search: Search, estimate: Callable[[float], float]) -> None:
-    """Guess where the search will end by a function that is cheap to call and about proportional to the search's.
+    """Guess the end of the search with a function that is cheap to call and about proportional to the search's.
 
-    The first guess is where it falls to the budget, with the factor between both at 0; the next ones are by its
-    slope there, and by that of the search's function where two places are known that are not too close.
+    The first guess is where this function falls to the budget, with the factor between both at 0. The next ones use its
+    slope there, and the slope of the search's function where two places are known that are not too close.
     """
     target = search.budget - search.left / 2.0
     factor = search.first / estimate(0.0)
@@ -98,9 +98,9 @@ def narrow(search: Search, estimate: Callable[[float], float]) -> None:
 
 
 def _solved(function: Callable[[float], float], target: float) -> float:
-    """About the x ≥ 0 at which a falling positive function has this value.
+    """The approximate x ≥ 0 at which a falling positive function has this value.
 
-    By secants of its logarithm, which is closer to a straight line.
+    Uses secants of its logarithm, which is closer to a straight line.
     """
 
     def excess(x: float) -> float:

@@ -1,8 +1,6 @@
-"""Payoffs of participants and of the server; what the work of a plan is worth, costs and pays.
+"""Payoffs of participants and of the server; worth, cost and pay of a plan's work.
 
-docs/mechanism.md, section 1.
-
-docs/mechanism.md, section 3.
+docs/mechanism.md, sections 1 and 3.
 """
 
 from __future__ import annotations
@@ -103,7 +101,7 @@ WARN_PAY_OVER_WORTH = 1.0
 
 @dataclass(frozen=True)
 class WarnFactors:
-    """Above which multiple of the cost, and of the worth, expected pay is warned of."""
+    """Multiples of the cost, and of the worth, above which expected pay causes a warning."""
 
     over_cost: float = WARN_PAY_OVER_COST
     over_worth: float = WARN_PAY_OVER_WORTH
@@ -113,20 +111,20 @@ class WarnFactors:
 class PlanEconomics:
     """The sums of a plan, in the job's money.
 
-    clients              how many are asked
-    worth                of all work together: loss_value times (the loss without any of it − the expected loss); None
+    clients              number of clients asked
+    worth                of all work together: loss_value times (the loss without any work − the expected loss); None
                          if the loss without it is not known
-    untrained_loss       the loss without it, which is that of a model that nobody trained; None if not known
-    separate_worth       the sum of what each client's work adds to that of the others; None if not known
+    untrained_loss       the loss without work, of a model that nobody trained; None if not known
+    separate_worth       the sum of what each client's work adds to the others' work; None if not known
     cost                 of honest work
     expected_pay         if all are honest
     most_pay             the sum of all caps; under a contract without caps, pay for a loss of 0; None if not known
     has_cap              whether pay has caps
     paid_over_own_worth  how many are expected to be paid more than `warn_pay_over_worth` times what their own work adds
-                         to that of the others; None if not known
+                         to the others' work; None if not known
     warn_pay_over_cost, warn_pay_over_worth
-                         multiples of cost and of worth above which expected pay is warned of
-    places               with how many decimal places amounts are shown
+                         multiples of cost and of worth above which expected pay causes a warning
+    places               number of decimal places of amounts
     """
 
     clients: int
@@ -169,7 +167,7 @@ class PlanEconomics:
 
     @property
     def warnings(self) -> list[str]:
-        """Why the operator should think again before she makes these offers; nothing if pay is within the factors."""
+        """Why the operator should reconsider before making these offers; empty if pay is within the factors."""
         found = []
         if self.expected_pay > self.warn_pay_over_cost * self.cost:
             found.append(
@@ -186,7 +184,7 @@ class PlanEconomics:
 
     @property
     def remarks(self) -> list[str]:
-        """How many are paid more than their own work adds to that of the others, if any."""
+        """How many are paid more than their own work adds to the others' work, if any."""
         if not self.paid_over_own_worth:
             return []
         return [
@@ -214,7 +212,7 @@ def plan_economics(
     factors: WarnFactors | None = None,
     places: int = 2,
 ) -> PlanEconomics:
-    """The sums of arrays over clients; `own_worth` is what each one's work adds to that of the others."""
+    """The sums of arrays over clients; `own_worth` is what each client's work adds to the others'."""
     limits = WarnFactors() if factors is None else factors
     most = float(most_pay.sum())
     return PlanEconomics(
@@ -273,7 +271,7 @@ def confidence_margin(contract: Contract, standard_error: float, *, confidence: 
 
 
 def covered_error(standard_error: float, *, confidence: float = 0.95) -> float:
-    """z se: by no more than this an estimate with this standard error is too low, with this confidence."""
+    """z se: with this confidence, an estimate with this standard error is too low by no more than this."""
     error = number("standard_error", standard_error, at_least=0.0)
     chance = number("confidence", confidence)
     if not 0.5 <= chance < 1.0:

@@ -1,7 +1,7 @@
-"""Plans a job on the operator's own data, and what the work of the plan is worth.
+"""Plans a job on the operator's own data, and computes the worth of the plan's work.
 
-Uses the pilot federation and the test set only, not the clients' data. Each contract has its own `plan_on`; here is
-the one of those that are planned on a loss model.
+Uses only the pilot federation and the test set, not the clients' data. Each contract has its own `plan_on`; the one
+for contracts planned on a loss model is here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from truthfl.learning.solo import Recipe, recipe_of
 
 @dataclass(frozen=True, eq=False)
 class PilotSide:
-    """What a plan is measured on.
+    """The data and options for measuring a plan.
 
     server     the pilot federation and the test set
     tune_step  whether the step size is tuned instead of given
@@ -45,17 +45,17 @@ class Plan:
 
     training       the training parameters, with the tuned step size
     search         the step search; None if the step size was given
-    clients        those who are asked: weights, costs, the samples asked for, and measured gradient variances
+    clients        the clients asked: weights, costs, the samples asked for, and measured gradient variances
     calibration    the loss model, with standard errors
     contract       the mechanism's plan: batch sizes and terms of pay
     loss_error     the standard deviation of (loss at settlement − expected loss) that the margin covers
     loss_variance  the variance of the loss between test samples
-    side           the pilot federation of the clients who are asked, with the samples that they are asked to label, and
-                   the test set
+    side           the pilot federation of the clients asked, with the samples that they are asked to label, and the
+                   test set
     report_bounds  the lengths that one honest report in a million exceeds; see `report_bound`
     loss_by_rounds rise of the expected loss if training ends after 0, 1/k, 2/k, … of the rounds
-    details        how the plan came about, and what its contract says of it
-    asked          positions, among all, of the clients who are asked
+    details        how the plan was made, and what its contract reports about it
+    asked          positions, among all, of the clients asked
     left_out       the reasons why others are not asked, by name
     recipe         of solo training; None if the contract needs no solo models
     solo_cost      (clients,) cost of training alone
@@ -100,7 +100,7 @@ def make_plan(mechanism: type[Contract], pilot: PilotSide, people: People, price
 def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: People, prices: Prices) -> Plan:
     """Tune the step size, fit the loss model, and plan the mechanism's contract on it.
 
-    For a contract that needs solo models, what is to be expected of these with all labels is measured too.
+    For a contract that needs solo models, it also measures what to expect of these with all labels.
     """
     side = pilot.server
     measurement = measure_pilot(side, pilot.design or PilotDesign(), tune_step=pilot.tune_step)
@@ -177,8 +177,8 @@ def plan_worth(
 ) -> PlanWorth:
     """The worth of the plan's work.
 
-    absence, absence_error   (clients,) rise of the loss without each client in pilot runs, and its standard error. A
-                             contract that measures worth by itself does not use it
+    absence, absence_error   (clients,) rise of the loss without each client in pilot runs, and its standard error; not
+                             used by a contract that measures worth itself
     """
     model, test = plan.side.pilot.model, plan.side.test
     untrained = float(np.mean([model.loss(model.init(seed), test.features, test.labels) for seed in START_SEEDS]))
@@ -186,5 +186,5 @@ def plan_worth(
     if own is None:
         error = np.broadcast_to(loss_value * np.asarray(absence_error, dtype=float), np.shape(absence))
         return PlanWorth(untrained, all_work, loss_value * absence, error)
-    # A curve of the loss has no value where nobody is left: one client's work is worth no more than all.
+    # A curve of the loss has no value without any client: one client's work is worth no more than all.
     return PlanWorth(untrained, all_work, np.minimum(own, max(all_work, 0.0)), np.zeros_like(own))

@@ -1,6 +1,6 @@
 """The registry of mechanisms by kind.
 
-Other mechanisms are registered by `register`, or by an installed package under the entry point group
+Other mechanisms are registered with `register`, or by an installed package under the entry point group
 `truthfl.mechanisms`. Offers contain a kind and never code.
 """
 

@@ -1,6 +1,6 @@
 """`Clients`, `Training`, `Constants` and `Strategies`: the setting of a job as checked arrays.
 
-The symbols are those of docs/mechanism.md, section 1.
+The symbols are explained in docs/mechanism.md, section 1.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def names(value: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
 
 
 def list_clients(positions: Sequence[int], describe: Callable[[int], str]) -> str:
-    """A few of them by name, and how many more there are."""
+    """A few of them by name, and the number of the others."""
     shown = [describe(position) for position in positions[:NUMBER_OF_NAMED_OFFENDERS]]
     more = len(positions) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")
@@ -231,7 +231,7 @@ class Clients:
     participation: FloatArray = 1.0  # type: ignore[assignment]
     name: tuple[str, ...] | None = None
 
-    if TYPE_CHECKING:  # numbers and lists are welcome: `__post_init__` makes arrays of them
+    if TYPE_CHECKING:  # numbers and lists are allowed: `__post_init__` makes arrays of them
 
         def __init__(
             self,
@@ -271,7 +271,7 @@ class Clients:
     def without(self, positions: Iterable[int]) -> Clients:
         """The same federation with some clients left out and the weights of the rest scaled to sum to 1.
 
-        The loss model depends on the weights and must be computed again for the remaining clients.
+        The loss model depends on the weights and must be recomputed for the remaining clients.
         """
         stay = np.ones(len(self), dtype=bool)
         for position in positions:

@@ -1,11 +1,11 @@
 """Private training: clipped gradients with noise that nobody can guess. docs/security.md.
 
-Private training draws batches and noise by them, masked reports their batches.
+Private training draws both batches and noise by secret keys. For masked reports, only the batches are drawn so.
 
-A participant's key is a secret of hers. In simulations it follows from the seed, so that a run can be repeated.
+A participant's key is their secret. In simulations it follows from the seed, so that a run can be repeated.
 
-A step draws every sample with the same probability, so that a batch has the prescribed size on average only: (ε, δ) is
-computed for such draws (`privacy_accounting`). Nothing else of a step depends on the samples: the sum is divided by the
+A step draws every sample with the same probability, so a batch has the prescribed size only on average. (ε, δ) is
+computed for such draws (`privacy_accounting`). Nothing else in a step depends on the samples: the sum is divided by the
 prescribed size, and the penalty does not count the drawn samples.
 """
 
@@ -36,7 +36,7 @@ def simulated_key(seed: int) -> DrawKey:
 
 
 def subkey(key: DrawKey, *parts: int | str) -> DrawKey:
-    """A key for one purpose; other parts give other keys, which tell nothing of each other."""
+    """A key for one purpose; other parts give other keys, and no key reveals another."""
     return hmac.digest(key, "/".join(map(str, parts)).encode(), "sha256")
 
 
@@ -67,7 +67,7 @@ TINY = 1e-30  # in place of the length of a gradient that is 0
 class PrivateModel:
     """One of truthfl's models with private training.
 
-    clip   C, the length to which a sample's gradient (without the penalty's) is shortened
+    clip   C, the length to which a sample's gradient (without the penalty) is shortened
     noise  z, the standard deviation of the noise in a step's sum of gradients, as a multiple of `clip`
     """
 

@@ -1,10 +1,11 @@
-"""What noise in training promises: (ε, δ) of differential privacy for all that a participant's computer sends.
+"""The privacy of noisy training: (ε, δ) of differential privacy for everything that a participant's computer sends.
 
-Each step draws every sample with the same probability q, on its own and in secret, clips each drawn sample's gradient
-to length C, and adds Gaussian noise of standard deviation z·C to their sum. Its Rényi divergences are those of Mironov,
-Talwar and Zhang, "Rényi Differential Privacy of the Sampled Gaussian Contract" (arXiv 1908.10530), section 3.3; they
-add up over steps; the conversion to (ε, δ) is proposition 12 of Canonne, Kamath and Steinke (arXiv 2004.00010). Between
-whole orders the logarithm of the moment, which is convex in the order, is interpolated: an upper bound.
+Each step draws every sample with the same probability q, independently and in secret. It clips each drawn sample's
+gradient to length C and adds Gaussian noise of standard deviation z·C to their sum. The Rényi divergences are from
+Mironov, Talwar and Zhang, "Rényi Differential Privacy of the Sampled Gaussian Contract" (arXiv 1908.10530), section
+3.3. They add up over steps. The conversion to (ε, δ) is proposition 12 of Canonne, Kamath and Steinke (arXiv
+2004.00010). Between whole orders the logarithm of the moment, which is convex in the order, is interpolated: an upper
+bound.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ORDERS: Floats = np.concatenate((np.arange(1.05, 10.0, 0.05), np.arange(10.0, MO
 
 @dataclass(frozen=True)
 class NoisySteps:
-    """So many steps, each with every sample drawn with this probability, and this noise.
+    """A number of steps, each of which draws every sample with this probability and adds this noise.
 
     noise  z, the noise's standard deviation as a multiple of the length to which gradients are clipped
     """
@@ -86,10 +87,10 @@ def _log_moment(order: int, probability: float, noise: float) -> float:
 
 @dataclass(frozen=True)
 class PromisedPrivacy:
-    """What a job's noise promises for one sample of a participant.
+    """The privacy promise of a job's noise for one sample of a participant.
 
     clip, noise     the length of a sample's gradient, and the noise as a multiple of it
-    epsilon, delta  of all her messages together, whoever sees them; infinite without noise
+    epsilon, delta  of all the participant's messages together, whoever sees them; infinite without noise
     """
 
     clip: float
@@ -101,10 +102,10 @@ class PromisedPrivacy:
 def promised_privacy(
     clip: float, noise: float, *, samples: int, batch_size: float, steps: int, recipe: Recipe | None
 ) -> PromisedPrivacy:
-    """The promise to a participant with so many samples.
+    """The promise to a participant with this many samples.
 
     steps   of joint training: rounds times local steps, each with `batch_size` samples on average
-    recipe  of her solo model; None without an audition
+    recipe  of their solo model; None without an audition
     """
     trainings = [NoisySteps(steps, batch_size / samples, noise)]
     if recipe is not None:

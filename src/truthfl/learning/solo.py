@@ -1,11 +1,12 @@
-"""Solo models: each trained by one client alone by a `Recipe`, and tested by what it can tell apart.
+"""Solo models: each is trained by one client alone by a `Recipe`, and tested by how well it separates the classes.
 
-`train_alone` is what a participant does; `train_all_alone` trains many with the same draws, at full speed.
+`train_alone` is a participant's training; `train_all_alone` trains many with the same draws, at full speed.
 
-One factor of all scores and one bias per class are fitted on one half of the test samples, and the loss is taken on the
-other half; and the other way round. So over-confidence, a scaled report and a client's own class frequencies do not
-count. Of the classes' mean losses the geometric mean is taken, so that no class of which a client happens to have few
-rules it; its risk is about that of the mean loss (`benchmarks/solo_statistics.py`). docs/mechanism.md, section 8.
+One factor of all scores and one bias per class are fitted on one half of the test samples, and the loss is measured on
+the other half; then the halves are swapped. So over-confidence, a scaled report and a client's own class frequencies do
+not count. The result is the geometric mean of the classes' mean losses. So a class of which a client happens to have
+few samples does not dominate. The risk is about that of the mean loss (`benchmarks/solo_statistics.py`).
+docs/mechanism.md, section 8.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Recipe:
     steps       number of gradient steps
     batch_size  samples in each, drawn with replacement
     step_size   of a gradient step
-    penalty     factor of the L2 penalty, in place of the job's own
+    penalty     factor of the L2 penalty, instead of the job's own
     shifts      how many copies of each picture, shifted by one pixel (right, left, down, up), are added; 0 to 4
     """
 
@@ -67,7 +68,7 @@ class Recipe:
 
     @property
     def samples(self) -> int:
-        """Gradients of single samples that it takes."""
+        """The number of single-sample gradients that it computes."""
         return self.steps * self.batch_size
 
     def document(self) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def train_alone(
 ) -> Params:
     """The solo model of one client with these samples. `seed` is the job's.
 
-    private_key  of the draws of a `PrivateModel`; None, in simulations, lets it follow from the seed
+    private_key  of the draws of a `PrivateModel`; None, in simulations, derives it from the seed
     """
     if not len(labels):
         return model.init(seed)
@@ -134,7 +135,7 @@ def train_all_alone(
     classes: Sequence[str],
     threads: int | None = None,
 ) -> NDArray[np.float32]:
-    """The solo models of many clients, (clients, parameters), as `train_alone` makes them but for rounding."""
+    """The solo models of many clients, (clients, parameters), equal to those of `train_alone` up to rounding."""
     solo = solo_model(model, recipe)
     training = Training(recipe.steps, 1, recipe.step_size)
     start = solo.init(seed)
@@ -168,7 +169,7 @@ def train_all_alone(
 def _by_steps(
     solo: Model, start: Params, features: Features, labels: Labels, recipe: Recipe, draws_seed: int
 ) -> Params:
-    """The solo model by the model's own functions: a round of one step after the other."""
+    """The solo model by the model's own functions: rounds of one step, one after the other."""
     params = start
     for batch in drawn_batches(draws_seed, 0, np.arange(recipe.steps), 0, recipe.batch_size, len(labels)):
         params = after_steps(solo, params, features, labels, [batch], recipe.step_size)
@@ -193,7 +194,7 @@ def can_change_penalty(model: Model) -> bool:
 
 
 def possible_recipes(model: Model, features: Features) -> tuple[SoloRecipe, ...]:
-    """The changes of a recipe that make a difference to this model and these samples."""
+    """The changes of a recipe that have an effect on this model and these samples."""
     without = set() if features.ndim == PICTURE_DIMENSIONS else {SoloRecipe.SHIFTED}
     without |= set() if can_change_penalty(model) else {SoloRecipe.PENALIZED}
     return tuple(recipe for recipe in SoloRecipe if recipe not in without)
@@ -205,9 +206,9 @@ def audition_seed(seed: int) -> int:
 
 
 def _augmented(features: Features, shifts: int) -> Features:
-    """The pictures, followed by copies shifted by one pixel; what leaves a picture is lost, what enters is dark.
+    """The pictures, followed by copies shifted by one pixel; pixels pushed out are lost, new pixels are dark.
 
-    Other samples are repeated as they are.
+    Other samples are repeated unchanged.
     """
     if features.ndim != PICTURE_DIMENSIONS:
         return np.tile(features, (1 + shifts, *[1] * (features.ndim - 1)))
@@ -234,7 +235,7 @@ def losses_of_groups(
     *,
     threads: int | None = None,
 ) -> list[NDArray[np.float64]]:
-    """The tested losses of the solo models of each group: of clients who train by the same recipe."""
+    """The tested losses of the solo models of each group; the clients of a group train by the same recipe."""
     other = elsewhere(threads)
     if other is not None:
         return _computed_by(other, model, groups, test, seed)
@@ -288,7 +289,7 @@ def block_losses(
 Floats = NDArray[np.float64]
 
 MOST_TEST_SAMPLES = 2000  # of the test set, drawn by the secret
-RIDGE = 1e-3  # on the biases, so that a class which is absent in one half has a finite one
+RIDGE = 1e-3  # on the biases, so that a class that is absent in one half has a finite one
 NEWTON_STEPS, HALVINGS = 30, 8
 LEAST_LOSS = 1e-6  # of a class
 BLOCK = 16  # models fitted at a time
@@ -403,10 +404,10 @@ def audition_samples(
 ) -> tuple[Features, Labels]:
     """The samples on which a client trains alone, and their labels.
 
-    There is no common model yet: samples that it would label are left out. A client who has no other
-    labels draws them at random.
+    There is no common model yet, so samples that it would label are left out. A client without any other labels draws
+    them at random.
 
-    labels  of all samples that were asked for: made by hand, drawn at random or derived
+    labels  of all requested samples: made by hand, drawn at random or derived
     """
     if behaviour.labeling_effort == 1 or behaviour.unlabeled not in (Unlabeled.LEFT_OUT, Unlabeled.PREDICTED):
         return features, labels

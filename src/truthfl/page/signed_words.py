@@ -62,7 +62,7 @@ PARTS = (  # words, key in the catalogues, names of the numbers
     ("rest at random", "lie.rest_random", ()),
     ("rest left out", "lie.rest_left_out", ()),
     ("rest by the common model", "lie.rest_common_model", ()),
-    ("rest by her own model", "lie.rest_own_model", ()),
+    ("rest by their own model", "lie.rest_own_model", ()),
     ("rest by nearest neighbour", "lie.rest_nearest", ()),
     ("solo model trained longer", "lie.solo_longer", ()),
     ("solo model with more penalty", "lie.solo_penalty", ()),

@@ -1,6 +1,6 @@
 """Cells: settings of a federation and its clients' strategies, trained with many seeds, in stages with progress.
 
-`train_cell`, `tune_step` and `sample_gradients` are called by work items: JSON values in, named arrays out. Their
+Work items call `train_cell`, `tune_step` and `sample_gradients` with JSON values and get named arrays. Their
 `federation` is the document of a `FederationSpec`.
 """
 
@@ -41,7 +41,7 @@ class FederationSpec:
 
     sizes          number of samples of each client
     participation  default 1
-    labels         number of samples that each client is asked to label, 0 for those who take no part; all by default
+    labels         number of samples that each client is asked to label, 0 for clients who take no part; all by default
     aggregation    how reports are combined
     """
 
@@ -105,7 +105,7 @@ class Cell:
     def tasks(self, seeds: Sequence[int]) -> list[WorkItem]:
         """Work items that train this cell, each with up to `SEEDS_PER_TASK` seeds.
 
-        Appending seeds later leaves the items of full blocks, and their stored results, unchanged.
+        Seeds appended later do not change the items of full blocks, nor their stored results.
         """
         settings = {
             "federation": self.federation.document(),
@@ -238,11 +238,11 @@ def with_exceptions(value: float, count: int, other: float, clients: Sequence[in
 
 
 StageProgress = Callable[[str, int, int], None]
-"""Called with the name of the stage, the number of its tasks that are done, and the number of all (0: unknown)."""
+"""Called with the name of the stage, the number of its finished tasks, and the number of all (0: unknown)."""
 
 
 class StagedTasks:
-    """Runs tasks and counts those that were computed, not read from the store."""
+    """Runs tasks and counts the tasks that were computed instead of read from the store."""
 
     def __init__(self, store: Store, workers: int | Workers | None, progress: StageProgress) -> None:
         self.store, self.workers, self.progress, self.computed = store, workers, progress, 0
@@ -262,7 +262,7 @@ class StagedTasks:
     def train(
         self, stage: str, cells: Sequence[Cell], seeds: Sequence[Sequence[int]], besides: Sequence[WorkItem] = ()
     ) -> tuple[list[CellResult], list[Result]]:
-        """The results of each cell with its seeds, and the results of the tasks in `besides`, run at the same time."""
+        """The results of each cell with its seeds, and of the tasks in `besides`, which run at the same time."""
         by_cell = [cell.tasks(cell_seeds) for cell, cell_seeds in zip(cells, seeds, strict=True)]
         results = self.do(stage, [*besides, *(task for tasks in by_cell for task in tasks)])
         rest = iter(results[len(besides) :])

@@ -1,7 +1,7 @@
-"""Work items: calls of functions whose results are stored on disk under a hash of code, function name and settings.
+"""Work items: function calls whose results are stored on disk under a hash of code, function name and settings.
 
-Items whose result is in the store are not computed again, so an interrupted study can be continued. Items are plain
-values, so they can be computed by other `Workers`: processes of this machine or of a cluster.
+An item whose result is in the store is not computed again, so an interrupted study can be continued. Items are plain
+values. So other `Workers` can compute them: processes of this machine or of a cluster.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from truthfl.learning.data.datasets import npz_bytes
 
 Result = Mapping[str, NDArray[Any]]
 Progress = Callable[[int, int], None]
-"""Called with the number of tasks done and the number of all tasks."""
+"""Called with the number of finished tasks and the number of all tasks."""
 
 
 class StudyTask(Protocol):
-    """What can be computed here or elsewhere, and is known by its content."""
+    """A task that can be computed here or elsewhere, and is identified by its content."""
 
     @property
     def address(self) -> str:
@@ -79,12 +79,12 @@ class WorkItem:
 
 
 class WorkError(RuntimeError):
-    """A task failed with an unexpected exception; the message has its function, settings and the exception."""
+    """A task failed with an unexpected exception; the message contains its function, settings and the exception."""
 
 
 @cache
 def source_digest() -> str:
-    """The digest of the package's source files, so that results of other code are not taken for those of this code."""
+    """The digest of the package's source files, so that results of different code are not confused."""
     folder = Path(truthfl.__file__).parent
     files = sorted(folder.rglob("*.py")) + sorted(folder.rglob("*.[ch]"))
     content = b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)
@@ -92,7 +92,7 @@ def source_digest() -> str:
 
 
 def federation_settings(settings: Mapping[str, Any]) -> Any:
-    """What describes the federation in an item's settings: the part `federation` if there is one, or else all."""
+    """The part of an item's settings that describes the federation: `federation` if there is one, else all."""
     return settings.get("federation", settings)
 
 
@@ -133,9 +133,9 @@ def do_all(
     workers: int | Workers | None = None,
     progress: Progress | None = None,
 ) -> list[Result]:
-    """The results of all tasks, in order; those missing in the store are computed by `workers` processes and stored.
+    """The results of all tasks, in order; missing ones are computed by `workers` processes and stored.
 
-    workers  a number of processes, by default that of the cores; or workers, for a caller with many batches of tasks
+    workers  a number of processes, by default the number of cores; or workers, for a caller with many batches of tasks
     """
     results: dict[str, Result] = {}
     missing: dict[str, StudyTask] = {}
@@ -173,7 +173,7 @@ def _compute_here(missing: Mapping[str, StudyTask]) -> Iterator[tuple[str, Resul
 
 
 class Workers(contextlib.AbstractContextManager["Workers"], ABC):
-    """What computes the tasks of many calls of `do_all`."""
+    """Computes the tasks of many calls of `do_all`."""
 
     @abstractmethod
     def compute(self, missing: Mapping[str, StudyTask]) -> Iterator[tuple[str, Result]]:
@@ -181,7 +181,7 @@ class Workers(contextlib.AbstractContextManager["Workers"], ABC):
 
 
 class WorkerPool(Workers):
-    """Processes of this machine; they start with the first call and are terminated at the end. One is this process."""
+    """Processes of this machine. They start with the first call and are terminated at the end. One is this process."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = _count(count)

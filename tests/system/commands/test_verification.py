@@ -312,7 +312,7 @@ def test_the_command(tmp_path):
         (["--runs", "50", "--quick"], "runs is 50; it must be from 200 to"),
         (
             ["--splits", "100000000000"],
-            "it must be at least 20, for a gain is averaged over them, and at most 2,000 for",
+            "it must be at least 20, because a gain is averaged over them, and at most 2,000 for",
         ),
         (["--splits", "3"], "splits is 3; it must be at least 20"),
         (["--seed", "-1"], "seed is -1; it must be 0 or more."),

@@ -304,7 +304,7 @@ def test_a_contract_by_solo_models_is_verified(careful, tmp_path):
 @pytest.mark.parametrize(
     ("terms", "sentence"),
     [
-        ({}, "the contract 'with more' has terms of its own, more; its plan must set them."),
+        ({}, "the contract 'with more' has additional terms, more; its plan must set them."),
         ({"labels": 0.5}, "mechanism 'with more' plans labels that are not one whole number for each of 4 clients"),
         ({"labels": 1e6}, "mechanism 'with more' plans labels that are not one whole number for each of 4 clients"),
     ],

@@ -120,7 +120,7 @@ def test_costs_of_many_clients_at_once():
         (LiePoint(labels=0.5), "fewer labels", "50% labeled, rest left out"),
         (LiePoint(labels=0.0, rest=Unlabeled.PREDICTED), "labels by machine", "no labels, rest by the common model"),
         (LiePoint(labels=0.3, rest=Unlabeled.NEAREST), "labels by machine", "30% labeled, rest by nearest neighbour"),
-        (LiePoint(labels=0.3, rest=Unlabeled.OWN_MODEL), "labels by machine", "30% labeled, rest by her own model"),
+        (LiePoint(labels=0.3, rest=Unlabeled.OWN_MODEL), "labels by machine", "30% labeled, rest by their own model"),
         (LiePoint(labels=1.25), "more labels", "labels × 1.25"),
         (LiePoint(batch=0.25), "other batch", "batch × 0.25"),
         (LiePoint(scale=2.0, last_scale=0.5), "scaled report", "report × 2 to 0.5"),

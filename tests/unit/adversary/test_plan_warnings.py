@@ -52,6 +52,6 @@ def test_of_an_audition(audition, noise, share):
     private = Federated(PrivateModel(pilot.model, 2.0, noise), pilot.data, pilot.partition, pilot.training)
     plan = with_presence(replace(plan, side=replace(plan.side, pilot=private)), share)
     found, shown = warned(job, plan, lies), shown_plan(job, plan, lies).sentences
-    assert any("who leaves out her own noise" in one for one in found) == (noise > 0)
+    assert any("leaves out their own noise" in one for one in found) == (noise > 0)
     assert any("reports are not masked" in one for one in found) == (share < 1)
     assert set(found) <= set(shown)

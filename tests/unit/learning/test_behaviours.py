@@ -302,7 +302,7 @@ def test_the_registry_is_written_to_by_register_alone():
         assert behaviour("twice the work") is own
         assert Profile(["twice the work"], [5]).strategies.batch_size.tolist() == [10]
         other = replace(own, batch_share=3.0)
-        assert told(register, other) == "there is a behaviour 'twice the work' already; give yours another name."
+        assert told(register, other) == "the behaviour 'twice the work' exists already; choose another name."
     finally:
         del registry._REGISTERED["twice the work"]
 

@@ -304,7 +304,10 @@ def test_data_of_ones_own(tmp_path):
         ({"images": PIXELS, "labels": [0.0] * 5}, "labels has type float64; it must hold whole numbers."),
         ({"images": PIXELS, "labels": [-1] * 5}, "labels at position 0 is -1; it must be from 0 to 0."),
         ({"images": PIXELS * 1.0, "labels": [0] * 5}, "images has type float64; it must be uint8"),
-        ({"images": PIXELS, "labels": [10**12] * 5}, "labels go up to 1000000000000; name so many classes in an array"),
+        (
+            {"images": PIXELS, "labels": [10**12] * 5},
+            "labels go up to 1000000000000; name that many classes in an array",
+        ),
         ({"images": PIXELS, "labels": [1] * 5, "classes": ["a"]}, "labels at position 0 is 1; it must be from 0 to 0."),
         ({"images": PIXELS, "labels": np.array([0, "a", 0, 0, 0], dtype=object)}, "it must be an .npz file of plain"),
     ],

@@ -155,7 +155,7 @@ def test_labels_that_do_not_fit():
     two = Partition([0, 4], [0, 1, 2])
     assert told(assigned_labels, [0, 0], two, **common) == ("true_labels has 2 labels; the partition wants 5 or more.")
     assert told(assigned_labels, [0] * 5, two, error_rate=0.1, **common) == (
-        "error_rate is above 0 with 1 class; there must be 2 classes to take one for the other."
+        "error_rate is above 0 with 1 class; an error needs at least 2 classes."
     )
     assert (
         told(assigned_labels, [0.5] * 5, two, **common) == "true_labels has type float64; it must hold whole numbers."

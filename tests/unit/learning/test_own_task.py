@@ -86,7 +86,7 @@ IMPORT_FAULTS = [
     (NUMPY_TASK.replace("def read", "def load"), "Wines lacks read."),
     (
         NUMPY_TASK.replace("def gradient", "def slope"),
-        "Wines has size, start, scores and lacks gradient; a model of one's own is all four of size, start, scores and "
+        "Wines has size, start, scores and lacks gradient; a custom model is all four of size, start, scores and "
         "gradient, or made by the method model.",
     ),
     (
@@ -219,7 +219,9 @@ def test_a_model_of_a_task_is_checked_and_a_task_without_one_leaves_it_to_the_jo
     assert plain.model((3,)) is None
     assert estimator.has_own_model
     assert estimator.model((3,)) == SoftmaxRegression(3, 2, 1e-4)
-    with pytest.raises(InputError, match=r"Random's model starts otherwise each time; from_torch needs seeded=True\."):
+    with pytest.raises(
+        InputError, match=r"Random's model starts differently each time; from_torch needs seeded=True\."
+    ):
         random.model((3,))
     with pytest.raises(InputError, match=r"Wrong\.model gave LogisticRegression, which lacks init, scores"):
         wrong.model((3,))

@@ -208,7 +208,7 @@ def test_other_things_that_cannot_be_used():
     assert told(paper_partition, LABELS, [5], seed=1, classes=5).endswith("it must be from 0 to 4.")
     assert told(paper_partition, LABELS / 2, [5], seed=1) == "labels has type float64; it must hold whole numbers."
     assert told(paper_partition, [0, 1, 3], [5, 5, 5], seed=1, classes=4) == (
-        "labels has no sample of class 2, of which client 1 is to hold 2; every class must have a sample."
+        "labels has no sample of class 2, of which client 1 needs 2; every class must have a sample."
     )
     assert told(dirichlet_partition, LABELS, [5], concentration=0, seed=1) == (
         "concentration is 0; it must be a positive finite number."
@@ -241,5 +241,5 @@ def test_replace_keeps_the_clients_weights_and_other_clients_have_their_own():
     assert longer.participation.tolist() == [0.5, 0.5]
     others = federated.of_others(Partition([0, 1, 2, 3], [0, 1, 4]))
     assert (others.rule, others.weight.tolist(), others.participation.tolist()) == (rule, [0.25, 0.75], [1, 1])
-    with pytest.raises(InputError, match="the partition speaks of sample 4; the data have 4"):
+    with pytest.raises(InputError, match="the partition contains sample 4; the data have 4"):
         replace(federated, partition=Partition([0, 4], [0, 1, 2]))

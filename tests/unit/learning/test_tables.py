@@ -169,7 +169,11 @@ BAD_FILES = [
     ("age,label\n1\n", "a.csv", "line 2 of .*a.csv has 1 cells; its header has 2"),
     ("age,label\n1,a\n2,\n", "a.csv", "line 3 of .*a.csv has no class in 'label'; all must have one, or none"),
     ('age,label\n"1,a\n', "a.csv", "cannot be read .*; it must be a .csv file in UTF-8"),
-    ("age,city\n1,Orl\xe9ans\n".encode("latin-1"), "a.csv", r"cannot be read as UTF-8 \(byte 0xe9 at 14\); save it so"),
+    (
+        "age,city\n1,Orl\xe9ans\n".encode("latin-1"),
+        "a.csv",
+        r"cannot be read as UTF-8 \(byte 0xe9 at 14\); save it as UTF-8",
+    ),
     (gzip.compress(b"age"), "a.csv", "cannot be read as UTF-8"),
     (b"nothing", "a.npz", "is not an .npz file"),
 ]

@@ -319,7 +319,7 @@ def test_what_cannot_be_trained():
         train(federated, [profile], [1, 2])
     with pytest.raises(InputError, match="must be Strategies, a Profile, or a list with a Profile per run"):
         train(federated, ["truthful"] * 9, 1)
-    with pytest.raises(InputError, match="the partition speaks of sample"):
+    with pytest.raises(InputError, match="the partition contains sample"):
         Federated(MODELS[0], DIGITS.take(np.arange(10)), federated.partition, federated.training)
 
 
@@ -331,7 +331,7 @@ def test_what_cannot_be_trained():
         (lambda received, *_: received[-1][:-1], r"the behaviour 'my own' reports an array of shape \(649,\)"),
         (lambda *_: None, r"the behaviour 'my own' reports an array of shape \(\) and type object"),
         (lambda received, *_: received[-1].astype(int), "and type int64; it must be like the model"),
-        (lambda *given: given[-1](), "asks for the honest report, and declares that it computes none"),
+        (lambda *given: given[-1](), "asks for the honest report, but declares that it computes none"),
     ],
 )
 def test_a_behaviour_whose_report_is_none_gets_a_sentence(fabricate, told):

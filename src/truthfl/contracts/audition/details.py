@@ -25,14 +25,14 @@ FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 
 @dataclass(frozen=True, eq=False)
 class AuditionDetails:
-    """How the plan came about.
+    """How the plan was made.
 
-    labels        numbers of labels that are asked for
+    labels        numbers of labels to ask for
     solo          the solo curve
     joint         the joint curve
-    inputs        from which the contract was computed
+    inputs        the inputs of the contract
     plan          the contract's plan
-    worth         (clients,) of those asked: what her labels are worth to the server, κ (A / (N − n_i) − A / N)
+    worth         (clients,) of those asked: worth of their labels to the server, κ (A / (N − n_i) − A / N)
     """
 
     labels: IntArray
@@ -48,7 +48,7 @@ class AuditionDetails:
         return self.inputs.measured
 
     def at_labels(self, factor: float) -> tuple[float, float, float]:
-        """Joint loss, cost of labels and label pay of all, if this factor of the labels were asked of everybody."""
+        """Joint loss, cost of labels and label pay of all, if this factor of the labels were asked of everyone."""
         task = label_task(self.inputs)
         labels = np.clip(np.rint(self.labels * factor), task.numbers[0], task.numbers[-1])
         noise = float((self.measurement.sampling / self.plan.contract.batch_size).sum())
@@ -56,7 +56,7 @@ class AuditionDetails:
         return loss, float((task.label_cost * labels).sum()), float(task.expected_pay(labels).sum())
 
     def warnings(self, plan: Plan, worth: PlanWorth) -> list[str]:  # noqa: ARG002
-        """What the pilot did not show, and who would gain by not computing."""
+        """What the pilot did not show, and which clients would gain by not computing."""
         unproven, found = int(self.plan.unproven.sum()), []
         if self.joint.curve < CERTAIN * self.joint.error:
             words = "the joint loss does not clearly fall with labels on this pilot; pilot_samples may be few."
@@ -79,7 +79,7 @@ class AuditionDetails:
 
 @dataclass(frozen=True, eq=False)
 class AuditionReport:
-    """What is shown of an audition's plan; `pictures`: whether that is what clients have."""
+    """The report on an audition's plan; `pictures`: whether the clients have pictures."""
 
     details: AuditionDetails
     plan: Plan
@@ -115,7 +115,7 @@ class AuditionReport:
         return best_choice(self.details.inputs, self.contract).gain if built_in else None
 
     def bought(self, factor: float) -> dict[str, float]:
-        """Loss, cost and pay if this factor of the labels were bought, and what that leaves the server with."""
+        """Loss, cost and pay if this factor of the labels were bought, and what the server then has left."""
         details = self.details
         loss, cost, pay = details.at_labels(factor)
         labels = float(np.rint(details.labels * factor).sum())
@@ -178,7 +178,7 @@ class AuditionReport:
             f"loss of {contract.solo_level.min():.3f} to {contract.solo_level.max():.3f} ± "
             f"{contract.solo_spread.mean():.3f}, trained in "
             f"{recipe_words(plan.recipe.document(), pictures=self.pictures)}.",
-            "± pay: standard deviation; most: no client is paid more; worth: what the loss without her labels costs "
+            "± pay: standard deviation; most: no client is paid more; worth: what the loss without their labels costs "
             "more.",
         ]
         if self.largest_gain is not None:
@@ -234,5 +234,5 @@ def recipe_words(recipe: Mapping[str, Any], *, pictures: bool) -> str:
 
 
 def _amount(value: float) -> str:
-    """A whole amount; a dash for labels that no pay elicits on these curves."""
+    """A whole amount; a dash where no pay elicits the labels on these curves."""
     return f"{value:,.0f}" if np.isfinite(value) else "–"

@@ -1,4 +1,4 @@
-"""How many labels the audition asks of each client, and of whom it asks any.
+"""How many labels the audition asks of each client, and which clients it asks.
 
 The server minimises κ A / N + Σ pay_i over the numbers of labels n_i, N = Σ n_i, where label pay is the cost of the
 labels and a margin for its spread. docs/mechanism.md, section 8.
@@ -20,22 +20,22 @@ from truthfl.errors import InfeasibleError
 
 WORTH_LESS = coded("news.worth_less", "the labels would be worth less than their price")
 CAP_DEVIATIONS = 3.09  # of honest pay, one in 1,000 is above the cap
-SLOPE_ERRORS = 3.0  # a slope is used where it is so many standard errors above 0
+SLOPE_ERRORS = 3.0  # a slope is used if it is at least this many standard errors above 0
 TOLERATED_GAIN = (
-    0.03  # of label cost, by labeling another number on the measured curve, whose own error is of this size
+    0.03  # of label cost, by labeling another number on the measured curve, whose own error is about this large
 )
-CLEAR_ERRORS = 2.0  # standard errors by which a client's worth must be below her pay for her to be left out
+CLEAR_ERRORS = 2.0  # a client is left out if their worth is this many standard errors below their pay
 FEWEST_TO_SMOOTH = 10
 
 
 @dataclass(frozen=True, eq=False)
 class LabelTask:
-    """The question how many labels to ask of whom.
+    """The task: how many labels to ask of which clients.
 
     solo         loss of models trained alone, by number of labels
     joint_curve  A; joint_error is its standard error
     label_cost   (N,) u_i, cost of one label
-    fixed_cost   (N,) cost of taking part at all
+    fixed_cost   (N,) cost of taking part in the job
     samples      (N,) samples that each client holds
     loss_value   κ
     confidence   with which pay covers cost
@@ -59,7 +59,7 @@ class LabelTask:
 
     @cached_property
     def margin_deviations(self) -> float:
-        """z: the margin in standard deviations of pay; a quantile of Student's t, for the spread is an estimate."""
+        """z: the margin in standard deviations of pay. A quantile of Student's t, because the spread is an estimate."""
         from scipy.special import stdtrit  # imported when needed: it takes longer than all of truthfl
 
         return float(stdtrit(self.solo.clients - 1, self.confidence))
@@ -73,7 +73,7 @@ class LabelTask:
     def risk(self) -> FloatArray:
         """Standard deviation of label pay over label cost, for each of `numbers`; infinite where no slope is known.
 
-        Smoothed by a parabola in log n, so that no number is chosen for a spread that is small by chance.
+        Smoothed by a parabola in log n, so that no number is chosen because its spread is small by chance.
         """
         slope, error = self.solo.slope(self.numbers), self.solo.slope_error(self.numbers)
         known = slope > SLOPE_ERRORS * error
@@ -87,10 +87,10 @@ class LabelTask:
 
     @cached_property
     def usable(self) -> np.ndarray:
-        """Which of `numbers` can be asked for.
+        """Which of `numbers` the server can ask for.
 
-        The slope must be known, the cap within `most_pay`, and no other number may serve a client better on the
-        measured curve when pay has the slope of this number.
+        The slope must be known, and the cap must be within `most_pay`. When pay has the slope of this number, no other
+        number may serve a client better on the measured curve.
         """
         affordable = 1.0 + (self.margin_deviations + CAP_DEVIATIONS) * self.risk <= self.most_pay
         level, slope = self.solo.level(self.numbers), self.solo.slope(self.numbers)
@@ -101,7 +101,7 @@ class LabelTask:
         return honest
 
     def of_clients(self, clients: IntArray) -> LabelTask:
-        """The same question for some of the clients."""
+        """The same task for some of the clients."""
         own = {name: getattr(self, name)[clients] for name in ("label_cost", "fixed_cost", "samples")}
         return replace(self, **own)
 
@@ -118,7 +118,7 @@ def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
 
         κ A / (m² n) + u_i n (1 + z risk(n))
 
-    m being the number of clients: with equal costs, that is the best division of κ A / N + Σ pay. A `stake` below 1
+    where m is the number of clients. With equal costs, this is the best division of κ A / N + Σ pay. A `stake` below 1
     lowers κ. Raises `InfeasibleError` if no number of labels is usable.
     """
     usable = np.flatnonzero(task.usable)
@@ -140,9 +140,9 @@ def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
 def _cheapest(
     numbers: FloatArray, worth: FloatArray, price: FloatArray, label_cost: FloatArray, samples: IntArray
 ) -> FloatArray:
-    """(N,) Of the numbers up to a client's samples, the first with the least worth_n + label_cost price_n.
+    """(N,) The number with the least worth_n + label_cost price_n, up to a client's samples; the first of equal ones.
 
-    numbers, worth, price  (K,) ascending numbers, and their worth, which does not rise
+    numbers, worth, price  (K,) rising numbers, and their worth, which does not rise
     label_cost, samples    (N,) samples are at least numbers[0]
     """
     if len(label_cost) <= MANY:
@@ -162,11 +162,11 @@ def _cheapest_of_all(
 
 
 def taking_part(task: LabelTask) -> np.ndarray:
-    """Which clients may be worth what they are paid: a mask over clients.
+    """Which clients may be worth their pay: a mask over clients.
 
-    Her worth is κ (A / (N − n_i) − A / N). From all clients, those are left out whose worth is clearly below their pay,
-    by two standard errors of A; the worst first, a tenth of them at a time (at least one), until none is left out or
-    one client remains.
+    A client's worth is κ (A / (N − n_i) − A / N). The search starts with all clients. It leaves out clients whose
+    worth is clearly below their pay, that is, by two standard errors of A. It drops the worst first, a tenth of them at
+    a time (at least one), until none is left to drop or one client remains.
     """
     remaining = before = np.arange(len(task.samples))
     most = task.loss_value * max(task.joint_curve + CLEAR_ERRORS * task.joint_error, 0.0)
@@ -174,7 +174,7 @@ def taking_part(task: LabelTask) -> np.ndarray:
         here = task.of_clients(remaining)
         try:
             labels = best_labels(here)
-        except InfeasibleError:  # with so few others the level is not known well enough
+        except InfeasibleError:  # with so few clients the level is too uncertain
             if remaining is before:
                 raise
             remaining = before

@@ -1,11 +1,11 @@
-"""The solo loss that is expected of a client: by the number of labels, corrected by the solo losses of the others.
+"""The expected solo loss of a client: by the number of labels, corrected by the solo losses of the others.
 
-Measured on pilot clients of the server's own. Slopes are local differences, so no shape of the curve is assumed.
+Measured on the server's pilot clients. Slopes are local differences, so no shape of the curve is assumed.
 docs/mechanism.md, section 8.
 
-Whatever all clients have in common (their data are less alike than the pilot's, the test set is hard) moves all solo
-losses. The median of the others tells by how much, without those who are far from it. A client's own loss has no part
-in their own level, and no single loss, however high or low, moves another's level beyond the losses next to the middle.
+Some effects move all solo losses: the clients' data may be less alike than the pilot's, or the test set may be hard.
+The median of the others shows by how much; clients far from it do not count. A client's own loss does not affect their
+own level. No single loss, however high or low, moves another client's level beyond the losses next to the middle.
 docs/mechanism.md, section 8.
 """
 
@@ -26,10 +26,10 @@ WINDOW = 1.35  # a slope at n is a difference between n / WINDOW and n · WINDOW
 
 @dataclass(frozen=True, eq=False)
 class SoloCurve:
-    """Losses of pilot clients, each of whom labels more and more of her own samples.
+    """Losses of pilot clients, each of whom labels more and more of their own samples.
 
     labels  (K,) numbers of labels, rising
-    loss    (clients, K) losses; a client's row is of the same samples and further ones; NaN where not measured
+    loss    (clients, K) losses; a row has one client's samples, each time with more of them; NaN where not measured
     """
 
     labels: FloatArray
@@ -48,13 +48,13 @@ class SoloCurve:
 
     @property
     def clients(self) -> int:
-        """The fewest pilot clients of whom a loss is known, over the numbers of labels."""
+        """The smallest number of pilot clients whose loss is known, over the numbers of labels."""
         return int(np.isfinite(self.loss).sum(axis=0).min())
 
     def level(self, labels: ArrayLike) -> FloatArray:
         """φ(n): the mean loss with n labels.
 
-        Its shape is that of the clients who were measured at all numbers; its height, where there are more, of all.
+        The clients measured at all numbers give the shape. The height comes from all clients, where there are more.
         """
         complete = np.isfinite(self.loss).all(axis=1)
         if complete.all() or not complete.any():
@@ -95,8 +95,8 @@ class SoloCurve:
 
 
 MOST_SHIFT = 6.0  # standard deviations
-GATE_DEVIATIONS = 5.0  # 3.72 would do for a normal excess to be larger once in 10,000; that of solo losses has a tail
-FEWEST = 3  # other clients and the pilot, of whom a median does not follow one
+GATE_DEVIATIONS = 5.0  # 3.72 would do for a normal excess to be larger once in 10,000; solo losses have a tail
+FEWEST = 3  # values, one of them the pilot's, whose median does not follow a single one
 
 
 def peer_shifts(excess: ArrayLike) -> FloatArray:
@@ -104,11 +104,11 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
 
     excess  (N,) (solo loss − pilot's level) / spread of each client; NaN where there is no solo loss
 
-    The shift is the median of the other clients and of the pilot, which counts as one more client with an excess of 0.
-    Who is more than `GATE_DEVIATIONS` away from a first median, above or below, has no part in it; of two values in the
-    middle, the first median is the one nearer the pilot. The shift is at most `MOST_SHIFT` up or down, so that even a
-    majority that does not label at all does not pass. Of two clients, each would follow the other: there the pilot
-    decides alone.
+    The shift is the median of the other clients and of the pilot. The pilot counts as one more client with an excess
+    of 0. A client more than `GATE_DEVIATIONS` away from a first median, above or below, does not count. If two values
+    are in the middle, the first median is the one nearer the pilot. The shift is at most `MOST_SHIFT` up or down, so
+    even a majority that does not label at all fails. With two clients, each would follow the other, so there the
+    pilot alone decides.
     """
     own = np.asarray(excess, dtype=float)
     absent = np.isnan(own)
@@ -129,9 +129,9 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
 
 
 def _middle_without(own: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """For each of `own`, the two values in the middle, or twice the one, of the sorted `values` without it.
+    """For each of `own`: the two middle values (or the one middle value twice) of the sorted `values` without it.
 
-    Where it is beyond the values, or NaN, it is none of them.
+    If it lies beyond the values, or is NaN, nothing is removed.
     """
     others = len(values) - 1
     inside = (values[0] <= own) & (own <= values[-1])
@@ -143,10 +143,10 @@ def _middle_without(own: FloatArray, values: FloatArray) -> tuple[FloatArray, Fl
 
 
 def level_variance(clients: int) -> float:
-    """Variance of a client's level among so many, over that of one solo loss: of a median of normal values.
+    """Variance of the level from this many clients, relative to one solo loss: of a median of normal values.
 
-    The pilot counts as one client, so the median is of `clients` values: exact for 1, 2% too small for 3, nearly exact
-    for more odd numbers, and too large for even ones. In a job of two the pilot's own level stands, the mean of
-    at least three clients.
+    The pilot counts as one client, so this is the median of `clients` values. It is exact for 1, 2% too small for 3,
+    nearly exact for larger odd numbers, and too large for even ones. In a job with two clients the pilot's own level
+    stands, which is the mean of at least three clients.
     """
     return math.pi / (2.0 * clients + math.pi - 2.0)

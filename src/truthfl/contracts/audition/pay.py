@@ -45,27 +45,27 @@ NEVER_NEGATIVE = (
 
 @dataclass(frozen=True, eq=False)
 class Audition(Contract):
-    """The terms, announced to every client before she starts.
+    """The terms, announced to every client before they start.
 
-    A contract that derives from it may pay otherwise by its own `label_pay` and `computing_pay`, choose other labels,
-    batches and terms in `choose`, and let others pass.
+    A derived contract may pay differently with its own `label_pay` and `computing_pay`. In `choose` it may choose
+    other labels, batches and terms. It may also let other clients pass.
 
     batch_size      D'_i    assigned batch size
     labels          n'_i    number of samples to label
-    solo_level      φ(n'_i) expected test loss of the model that she trains alone
+    solo_level      φ(n'_i) expected test loss of the model that the client trains alone
     solo_spread             standard deviation of that loss between honest clients
-    gate                    she takes part in the joint training if her solo loss is at most this above its level; the
-                            operator decides on who is more than this below it
-    label_slope     Φ^L_i   money she loses per unit of solo loss
+    gate                    a client takes part in the joint training if their solo loss is at most this much above
+                            its level; if it is more than this below, the operator decides
+    label_slope     Φ^L_i   money lost per unit of solo loss
     label_base              label pay at the expected solo loss: cost of labels and audition, and a margin
     label_cap               most label pay
-    joint_slope     Φ^C_i   money she loses per unit of the joint model's test loss
+    joint_slope     Φ^C_i   money lost per unit of the joint model's test loss
     joint_base              computing pay at the expected joint loss: cost of computing, and a margin
     joint_cap               most computing pay
     joint_constant          the expected joint loss is joint_constant + joint_curve / (labels taking part)
     joint_curve     A
     total_labels            Σ n'_i of all clients
-    audition_pay            part of label_base that is for training alone; who does not pass is not paid it
+    audition_pay            part of label_base for training alone; a client who does not pass does not get it
     """
 
     kind: ClassVar[str] = "audition"
@@ -134,7 +134,7 @@ class Audition(Contract):
         own = {field.name for field in fields(cls)} - {field.name for field in fields(usual)}
         if own:
             names = ", ".join(sorted(own))
-            raise InputError(f"the contract {cls.kind!r} has terms of its own, {names}; its plan must set them.")
+            raise InputError(f"the contract {cls.kind!r} has additional terms, {names}; its plan must set them.")
         return cls(**{field.name: getattr(usual, field.name) for field in fields(usual)})
 
     def stop_chance(self) -> FloatArray:
@@ -143,7 +143,7 @@ class Audition(Contract):
     def label_pay(self, observation: Observation, passed: NDArray[np.bool_] | None = None) -> FloatArray:
         """Pay for labels; 0 without a solo loss (NaN). A solo loss of None stands for the expected one.
 
-        passed  what `passes` says, if it was asked already
+        passed  what `passes` returned, if it was called already
         """
         if observation.solo_loss is None:
             return np.clip(self.label_base, 0.0, self.label_cap)
@@ -154,7 +154,7 @@ class Audition(Contract):
         return np.asarray(np.where(np.isnan(solo), 0.0, np.clip(amount, 0.0, self.label_cap)))
 
     def expected_joint_loss(self, observation: Observation) -> FloatArray:
-        """The joint loss that is expected with the labels and rounds that took part."""
+        """The joint loss expected for the labels and rounds that took part."""
         present = self.total_labels if observation.present_labels is None else observation.present_labels
         expected = self.joint_constant + self.joint_curve / np.maximum(np.asarray(present, dtype=float), 1.0)
         return np.asarray(expected + observation.loss_rise)
@@ -183,7 +183,7 @@ class Audition(Contract):
         return {"label_pay": self.label_cap, "computing_pay": self.joint_cap}
 
     def require_sound_terms(self) -> None:
-        """Raise `InputError` unless all terms are finite, caps are not below pay, and what counts is not negative."""
+        """Raise `InputError` unless all terms are finite, caps are not below pay, and quantities are not negative."""
         terms = self.terms()
         for name, values in terms.items():
             if not np.isfinite(values).all():
@@ -204,7 +204,7 @@ class Audition(Contract):
         return np.zeros_like(self.label_cap), self.label_cap + self.joint_cap
 
     def deviation(self, expected_loss: float, loss_error: float) -> FloatArray:  # noqa: ARG002
-        """Of label pay and computing pay together; label pay varies with the samples that she happens to hold."""
+        """Of label pay and computing pay together; label pay varies with the samples that a client happens to hold."""
         label_error = (self.label_cap - self.label_base) / CAP_DEVIATIONS
         return np.asarray(np.sqrt(np.square(label_error) + np.square(self.joint_slope * loss_error)))
 

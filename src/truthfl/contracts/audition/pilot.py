@@ -24,18 +24,18 @@ from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.solo import MOST_SHIFTS, PICTURE_DIMENSIONS, Recipe, can_change_penalty, losses_of_groups
 from truthfl.learning.training.train import honest_runs, train
 
-PILOT_CLIENTS = 120  # whose solo models are trained with the number of labels that is asked for
-CURVE_CLIENTS = 40  # and with other numbers
+PILOT_CLIENTS = 120  # clients whose solo models are trained with the number of labels asked for
+CURVE_CLIENTS = 40  # clients whose solo models are trained with other numbers of labels
 RECIPE_CLIENTS = 24
 FEWEST_LABELS = 8
-CURVE_RANGE = 12.0  # the most labels of the curve over the fewest, at most
+CURVE_RANGE = 12.0  # largest ratio of the most labels to the fewest on the curve
 GRID_RATIO = 1.5  # between numbers of labels of the solo curve
-MORE_LABELS = 1.35  # the curve goes so far beyond the most samples of a client, if the pilot data suffice
-STEPS, BATCH = 60, 64  # of the recipe that tuning starts from
+MORE_LABELS = 1.35  # how far the curve goes beyond a client's most samples, if the pilot data suffice
+STEPS, BATCH = 60, 64  # of the first recipe in the tuning
 STEP_SIZES = (0.05, 0.15, 0.5, 1.5)
 PENALTIES = (1e-3, 1e-2, 3e-2, 1e-1)
 LONGER = 2.5  # steps of a longer recipe, as a multiple
-SHORT_STEPS, SHORT_BATCH = 25, 32  # of a short one, for jobs in which computing is dear
+SHORT_STEPS, SHORT_BATCH = 25, 32  # of a short recipe, for jobs in which computing is expensive
 LEAST_SLOPE = 0.02  # of the solo loss by log n, if the measured one is less
 JOINT_CLIENTS = 10  # most clients in the runs that measure the joint curve
 JOINT_SHARES, JOINT_DRAWS = (0.3, 0.55, 1.0), 8
@@ -43,7 +43,7 @@ FEWEST_PRESENT, PRESENT_SHARES, PRESENCE_DRAWS = 3, (0.5, 0.75, 1.0), 8
 LEVEL_DRAWS, FIRST_LEVEL_SEED, VARIANCE_DRAWS = 16, 900, 3
 ABSENT_CLIENTS, ABSENCE_SEEDS = 5, 6
 WHOLE_ABSENCE_CLIENTS = 100  # up to this number, absence is measured in the whole federation
-ABSENCE_BATCHES = 600  # samples that the others draw in a round then, all together
+ABSENCE_BATCHES = 600  # samples that the others then draw in a round, in total
 SEED = 0  # of the solo models' start and draws
 PILOT_SEED = 11
 RECIPE_LABELS = 0.6  # the recipe is tuned at this share of the most samples
@@ -51,7 +51,7 @@ RECIPE_LABELS = 0.6  # the recipe is tuned at this share of the most samples
 
 @dataclass(frozen=True, eq=False)
 class PilotClients:
-    """Clients drawn from the pilot data, each with her samples in the order in which she labels them."""
+    """Clients drawn from the pilot data, each with their samples in the order of labeling."""
 
     side: ServerSide
     rows: tuple[IntArray, ...]
@@ -70,14 +70,14 @@ class PilotClients:
 
 
 def draw_pilot_clients(side: ServerSide, most_labels: int, seed: int) -> PilotClients:
-    """`PILOT_CLIENTS` clients with so many samples each, drawn as the job's clients are thought to be."""
+    """`PILOT_CLIENTS` clients with this many samples each, drawn as the job's clients are assumed to be."""
     partition = side.draw_clients((most_labels,) * PILOT_CLIENTS, seed)
     rows = [partition.rows_of(client) for client in range(PILOT_CLIENTS)]
     return PilotClients(side, tuple(own[asked_order(len(own), k, seed)] for k, own in enumerate(rows)))
 
 
 def measure_solo_stage(side: ServerSide, people: People, recipe: Recipe | None) -> tuple[Recipe, SoloStage]:
-    """What is to be expected of models trained alone on all samples, and the recipe, which is tuned if it is None."""
+    """What to expect of models trained alone on all samples, and the recipe, which is tuned if it is None."""
     sizes = people.dataset_size
     numbers = label_numbers(int(sizes.max()), len(side.pilot.data))
     clients = draw_pilot_clients(side, int(numbers[-1]), PILOT_SEED)
@@ -97,7 +97,7 @@ def usual_recipe(pilot: PilotClients, people: People, fewest: int) -> Recipe:
 
 
 def label_numbers(samples: int, pilot_samples: int) -> IntArray:
-    """The numbers of labels at which the solo curve is measured, for clients with at most so many samples."""
+    """The numbers of labels at which the solo curve is measured, for clients with at most this many samples."""
     highest = int(min(MORE_LABELS * samples, pilot_samples))
     if highest < 2 * FEWEST_LABELS:
         raise InputError(
@@ -110,10 +110,10 @@ def label_numbers(samples: int, pilot_samples: int) -> IntArray:
 
 
 def tune_recipe(pilot: PilotClients, labels: int, label_cost: float, sample_cost: float) -> Recipe:
-    """The recipe with the least cost, one setting after the other: step size, shifts, penalty, steps.
+    """The cheapest recipe, found one setting at a time: step size, shifts, penalty, steps.
 
-    What a worse recipe costs are the labels that would make up for it: who knows a better one can leave out so many.
-    To that the computing of the recipe itself is added.
+    A worse recipe needs more labels for the same loss, and costs what these labels cost: a client with a better
+    recipe can skip that many. The recipe's own computing cost is added.
 
     label_cost, sample_cost  of one label, and of one sample in a gradient
     """
@@ -161,7 +161,7 @@ def measure_solo_curve(pilot: PilotClients, labels: IntArray, recipe: Recipe) ->
 def refine_solo_curve(pilot: PilotClients, labels: IntArray, recipe: Recipe, curve: SoloCurve) -> SoloCurve:
     """The curve with the solo losses of all pilot clients at these numbers of labels.
 
-    Numbers of the curve between the least and the largest of these are left out, so that slopes there are differences
+    Numbers of the curve between the least and the largest of these are left out. So slopes there are differences
     between all pilot clients.
     """
     outside = (curve.labels < labels.min()) | (curve.labels > labels.max())
@@ -186,10 +186,10 @@ class JointCurve:
 
 
 def measure_joint_curve(side: ServerSide, batch_size: int) -> JointCurve:
-    """The joint loss of some clients with a part of their labels, fitted by c + A/N; the slopes of draws are averaged.
+    """The joint loss of some clients with a part of their labels, fitted by c + A/N; averages the slopes of draws.
 
-    Of many clients, `JOINT_CLIENTS` train: the pilot data do not suffice for more, and the loss depends on the labels
-    of all.
+    With many clients, only `JOINT_CLIENTS` train: the pilot data do not suffice for more, and the loss depends on the
+    total number of labels.
     """
     runs, inverse = [], np.empty(len(JOINT_SHARES))
     for draw in range(JOINT_DRAWS):
@@ -208,7 +208,7 @@ def measure_joint_curve(side: ServerSide, batch_size: int) -> JointCurve:
 
 
 def some_clients(side: ServerSide, draw: int) -> Federated:
-    """A federation of clients drawn anew from the pilot data, evenly chosen of all sizes; they take part as often."""
+    """A federation of clients drawn anew from the pilot data, evenly over all sizes; participation is the same."""
     sizes = side.pilot.partition.sizes
     chosen = np.argsort(sizes, kind="stable")
     chosen = chosen[np.linspace(0, len(sizes) - 1, min(len(sizes), JOINT_CLIENTS)).astype(int)]
@@ -219,7 +219,7 @@ def some_clients(side: ServerSide, draw: int) -> Federated:
 def measure_presence_curve(side: ServerSide, batches: FloatArray) -> float:
     """By how much the joint loss rises with 1 / (labels taking part) when clients are missing from the pilot.
 
-    With those who are missing, kinds of data may be missing too, so this is more than what fewer labels of all do.
+    If clients are missing, whole kinds of data may be missing. So the rise is larger than with fewer labels of all.
     """
     federated, count = side.pilot, len(side.pilot.partition)
     if count < FEWEST_PRESENT:
@@ -257,7 +257,7 @@ class JointLevel:
 def measure_joint_level(side: ServerSide, labels: IntArray, batches: FloatArray) -> JointLevel:
     """The joint loss over clients drawn anew from the pilot data, with these labels and batches.
 
-    The clients of one pilot are luckier or less lucky than others; the job's will be others again.
+    The clients of one pilot may be lucky or unlucky, and the job's clients differ again.
     """
     runs = []
     for draw in range(LEVEL_DRAWS):
@@ -272,8 +272,9 @@ def measure_joint_level(side: ServerSide, labels: IntArray, batches: FloatArray)
 def measure_absence(side: ServerSide, batches: FloatArray) -> FloatArray:
     """By how much the joint loss rises without each client's reports, or with echoes in their place.
 
-    An echo repeats the common model's last change. The lesser of the two, on average over some clients and seeds, in
-    proportion to weight. Of many clients the others are merged into groups, so that the cost does not grow with them.
+    An echo repeats the common model's last change. The result is the smaller rise, averaged over some clients and
+    seeds, in proportion to weight. With many clients, the others are merged into groups, so the cost does not grow
+    with their number.
     """
     federated, own, all_weights = side.pilot, batches, side.pilot.weight
     absent = len(federated.partition)

@@ -1,9 +1,9 @@
-"""Plans the audition: labels, batch sizes, slopes, margins, caps, and what a client gains by other labels or batches.
+"""Plans the audition: labels, batch sizes, slopes, margins, caps, and the gain from other labels or batches.
 
-Pure functions of what was measured on the pilot (`AuditionMeasurement`).
+Pure functions of the pilot's measurements (`AuditionMeasurement`).
 
-Losses vary normally around the curves, pay is kept between 0 and the caps, and who fails the gate does not compute.
-docs/mechanism.md, section 8.
+Losses vary normally around the curves. Pay is kept between 0 and the caps. A client who fails the gate does not
+compute. docs/mechanism.md, section 8.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training, b
 from truthfl.errors import InfeasibleError, InputError
 
 MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client by the joint loss alone
-LEAST_CURVE = 1e-100  # of the joint loss by labels, so that what is divided by it stays finite
+LEAST_CURVE = 1e-100  # of the joint loss by labels; keeps divisions finite
 MOST_LOWERED = 64.0  # the largest −log of a factor on what a unit of loss is worth
 SEARCH_STEPS, NARROWEST = 80, 2.0**-41
 
@@ -42,7 +42,7 @@ class AuditionMeasurement:
     constant       the expected joint loss is constant + A / (labels of all) + Σ v_i / D_i
     sampling       (N,) v_i; all 0 if the joint loss does not show the batch size
     absence        (N,) by how much the joint loss rises without a client's reports, or with an echo in their place,
-                   whichever is less
+                   whichever is smaller
     loss_error     σ: standard deviation of the joint loss at settlement around the expected one
     audition_cost  (N,) cost of training alone once
     budget_bounds  what the budget bounds: "expected" pay, or the sum of "caps"
@@ -68,9 +68,9 @@ class AuditionMeasurement:
 
 @dataclass(frozen=True, eq=False)
 class AuditionInputs:
-    """From what an audition is chosen: who may be asked, what was measured, and prices as in `Prices`.
+    """The input of an audition's plan: the available clients, the measurements, and prices as in `Prices`.
 
-    clients   their `dataset_size` are the samples that they hold
+    clients   their `dataset_size` is the number of samples that they hold
     """
 
     clients: Clients
@@ -84,10 +84,10 @@ class AuditionInputs:
 
 @dataclass(frozen=True, eq=False)
 class AuditionPlan:
-    """The contract and how it came about.
+    """The contract and how it was made.
 
     labels     n'_i
-    unproven   (N,) whether not computing would gain her more than is tolerated; not known of custom contracts
+    unproven   (N,) whether not computing would gain a client more than is tolerated; unknown for custom contracts
     """
 
     contract: Audition
@@ -96,7 +96,7 @@ class AuditionPlan:
 
 
 def label_task(inputs: AuditionInputs) -> LabelTask:
-    """The question how many labels to ask of whom, for these inputs."""
+    """The task for these inputs: how many labels to ask of which clients."""
     measured, clients = inputs.measured, inputs.clients
     return LabelTask(
         solo=measured.solo,
@@ -113,7 +113,7 @@ def label_task(inputs: AuditionInputs) -> LabelTask:
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """Labels and batches of some clients, who gains more than is tolerated by not computing, and the sum of their pay.
+    """Labels and batches of some clients, their gain from not computing, and their total pay.
 
     pay   what a budget bounds: total expected pay, or the sum of all caps; 0 if there is no budget
     """
@@ -178,7 +178,7 @@ class _Choices:
 
 
 def plan_audition(inputs: AuditionInputs) -> AuditionPlan:
-    """The best plan for the server, within the budget. The clients' `dataset_size` are the samples that they hold."""
+    """The best plan for the server, within the budget. The clients' `dataset_size` is what they hold."""
     choices = _Choices(inputs)
     chosen = choices.at(1.0) if inputs.budget is None else _within_budget(choices, inputs.budget)
     return AuditionPlan(
@@ -187,7 +187,7 @@ def plan_audition(inputs: AuditionInputs) -> AuditionPlan:
 
 
 def plan_as(mechanism: type[Audition], inputs: AuditionInputs) -> AuditionPlan:
-    """The plan of a contract that may be one's own: it may ask for other labels and batches, and has other terms."""
+    """The plan of a contract that may be custom: it may ask for other labels and batches, and has other terms."""
     usual = plan_audition(inputs)
     if mechanism is Audition:
         return usual
@@ -199,13 +199,13 @@ def plan_as(mechanism: type[Audition], inputs: AuditionInputs) -> AuditionPlan:
     ):
         raise InputError(
             f"mechanism {mechanism.kind!r} plans labels that are not one whole number for each of {len(most)} clients, "
-            "from 1 to her samples."
+            "from 1 to their samples."
         )
     return AuditionPlan(contract, labels, np.zeros_like(usual.unproven))
 
 
 def _within_budget(choices: _Choices, budget: float) -> _Choice:
-    """What is asked at the highest value of a unit of loss at which it is paid no more than the budget."""
+    """The request at the highest value of a unit of loss whose pay is within the budget."""
     best = choices.at(1.0)
     if best.pay <= budget:
         return best
@@ -236,7 +236,7 @@ def _within_budget(choices: _Choices, budget: float) -> _Choice:
 def audition_contract(
     inputs: AuditionInputs, labels: FloatArray, batches: FloatArray, terms: PayTerms | None = None
 ) -> Audition:
-    """The contract for these labels and batches; docs of its terms of pay are at `PayTerms`."""
+    """The contract for these labels and batches; see `PayTerms` for its terms of pay."""
     measured, count, total = inputs.measured, len(labels), float(labels.sum())
     pay = (_Choices(inputs).terms if terms is None else terms).of_clients(labels, batches, total)
     noise = float((measured.sampling / batches).sum())
@@ -261,7 +261,7 @@ def audition_contract(
     )
 
 
-FLOOR_DEVIATIONS = 2.0  # standard deviations by which computing pay is above 0, if the margin suffices
+FLOOR_DEVIATIONS = 2.0  # standard deviations between computing pay and 0, if the margin suffices
 
 
 class ClientPay(NamedTuple):
@@ -284,10 +284,10 @@ class PayTerms:
 
         Φ^C_i = T q_i c_p D'_i² / v_i        Φ^L_i = (u_i − Φ^C_i A / N²) n'_i / b(n'_i),  N = Σ n'_j
 
-    The margin is z times the standard deviation of total pay. It is divided between the two parts by their variances,
-    but so that computing pay, which is never negative, is at least two standard deviations above 0: at 0 it would no
-    longer depend on the loss. Caps are so far above the expected pay that one honest client in 1,000 reaches one, and
-    at most `most_pay` times cost in all.
+    The margin is z times the standard deviation of total pay. It is divided between the two parts by their variances.
+    But computing pay, which is never negative, stays at least two standard deviations above 0: at 0 it would no longer
+    depend on the loss. Caps are high enough that one honest client in 1,000 reaches one. In total they are at most
+    `most_pay` times the cost.
 
     solo                loss of models trained alone, by number of labels
     joint_curve         A
@@ -330,7 +330,7 @@ class PayTerms:
 
     @property
     def arrays(self) -> tuple[FloatArray, ...]:
-        """(N,) each: what the terms of a client depend on besides her labels and batch."""
+        """(N,) each: what the terms of a client depend on, apart from their labels and batch."""
         return self.label_cost, self.audition_cost, self.price, self.sampling
 
     def _errors(
@@ -374,9 +374,9 @@ class PayTerms:
 
 
 def _points(labels: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Numbers of labels at which the curve is to be known, and the place of each client's among them.
+    """Numbers of labels at which the curve is needed, and the position of each client's number among them.
 
-    Where clients are asked for few different numbers, the curve is interpolated once for each number.
+    If clients are asked for few different numbers, the curve is interpolated once for each number.
     """
     points = np.arange(labels.min(), labels.max() + 2.0)
     if len(points) > len(labels) or (labels != np.floor(labels)).any():
@@ -400,20 +400,20 @@ def best_batches(
     labels: FloatArray,
     most_slope: FloatArray | float = np.inf,
 ) -> tuple[FloatArray, np.ndarray]:
-    """Whole batch sizes D'_i from 1 to n'_i, and a mask of clients whom not computing would gain more than tolerated.
+    """Whole batch sizes D'_i from 1 to n'_i, and a mask of clients who would gain more than tolerated by not computing.
 
     stake        κ
     sampling     v_i
     price        T q_i c_p
     margin_rate  z σ: the margin per unit of the joint slope
-    absence      Δ_i, by how much the loss rises if she does not compute
+    absence      Δ_i, by how much the loss rises if a client does not compute
     label_pay    expected label pay
     labels       n'_i
-    most_slope   the largest joint slope Φ at which further labels do not pay for themselves by the joint loss
+    most_slope   the largest joint slope Φ at which the joint loss does not pay for further labels
 
-    D'_i minimises κ v/D + P D + z σ P D²/v, the last term being the margin. Not computing then saves P D and costs
-    Φ Δ = P D² Δ/v. Where the difference is more than 1% of pay, she is asked for the batch at which it is 0, v/Δ, or
-    for so little that it is 1%, whichever serves the server better.
+    D'_i minimises κ v/D + P D + z σ P D²/v, where the last term is the margin. Not computing then saves P D and costs
+    Φ Δ = P D² Δ/v. If the difference is more than 1% of pay, the client is asked for another batch: either the one at
+    which the difference is 0, v/Δ, or one so small that it is 1%, whichever serves the server better.
     """
     visible = sampling > 0
     v = np.where(visible, sampling, 1.0)
@@ -475,7 +475,7 @@ BATCHES_TRIED = 24
 
 @dataclass(frozen=True, eq=False)
 class BestChoice:
-    """The labels and batch that serve each client best, (N,), and what they gain her over those asked for."""
+    """The labels and batch that serve each client best, (N,), and their gain over those asked for."""
 
     labels: FloatArray
     batch_size: FloatArray
@@ -530,9 +530,9 @@ def expected_payoff(inputs: AuditionInputs, contract: Audition, labels: ArrayLik
 
 
 def best_choice(inputs: AuditionInputs, contract: Audition) -> BestChoice:
-    """A search over all numbers of labels that the solo curve covers, and batches from 1 to the samples held.
+    """A search over all numbers of labels on the solo curve, and batches from 1 to the samples held.
 
-    Other labels than asked for are searched with the batch asked for, then batches with the labels found.
+    First other numbers of labels are tried with the requested batch, then other batches with the best labels.
     """
     clients, numbers = inputs.clients, inputs.measured.solo.labels
     honest = expected_payoff(inputs, contract, contract.labels, contract.batch_size)

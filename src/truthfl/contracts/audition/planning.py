@@ -1,11 +1,12 @@
 """Plans a job with the audition on the operator's own data: labels, recipe, step size, batches, terms.
 
-First the solo curve and the joint curve tell how many labels to ask of whom; then pilot runs with that many labels tell
-what batches do, twice: with a usual batch size, and with the step size tuned again at the one that was chosen.
+First the solo curve and the joint curve show how many labels to ask of each client. Then pilot runs with that many
+labels show the effect of batches. They run twice: with a usual batch size, then with the step size tuned again at the
+chosen batch size.
 
-These pilots are run again while they lead to other numbers of labels, until each stated number is within a factor of
-`MOST_CHANGE` of the last pilot's. What the last pilot told of loss and batches is stated as it is, for the labels that
-it ran with.
+These pilots are repeated while they lead to other numbers of labels. They stop when each stated number is within a
+factor of `MOST_CHANGE` of the last pilot's. The last pilot's results on loss and batches are stated unchanged, for the
+labels that it used.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ from truthfl.learning.pilot.step_size import find_step_size
 FIRST_BATCH = 20
 FIRST_DESIGN = PilotDesign(seeds=2, honest_seeds=16, search_seeds=3, batch_sizes=(10, 20, 40, 80), lie_batch_size=20)
 SECOND_DESIGN = PilotDesign(seeds=3, honest_seeds=32, search_seeds=6)
-VISIBLE_ERRORS = 2.0  # the effect of the batch size is used if it is so many standard errors above 0
+VISIBLE_ERRORS = 2.0  # the effect of the batch size is used if it is at least this many standard errors above 0
 GUESSED_ERROR = 0.02  # of the joint loss, for the batches at which its spread is then measured
-MOST_CHANGE = 1.2  # the pilot is run again until no final number of labels differs by more than this factor
+MOST_CHANGE = 1.2  # the pilot is repeated until no final number of labels differs by more than this factor
 MOST_PILOTS = 5
 
 
@@ -67,7 +68,7 @@ def plan_on_pilot(mechanism: type[Audition], side_and_design: PilotSide, people:
     audition_cost = people.sample_cost * recipe.samples
 
     def inputs(of: IntArray, solo: SoloCurve) -> AuditionInputs:
-        """Inputs for these clients, as long as nothing is known of the joint part but its curve."""
+        """Inputs for these clients while only the curve of the joint part is known."""
         clients = Clients(
             weight=sizes[of] / sizes[of].sum(),
             gradient_variance=1.0,
@@ -109,7 +110,7 @@ def plan_on_pilot(mechanism: type[Audition], side_and_design: PilotSide, people:
     try:
         labels = plan_as(mechanism, inputs(asked, refined)).labels
         solo = refined
-    except InfeasibleError:  # a number that was usable by a few pilot clients is not by all: stay with the whole curve
+    except InfeasibleError:  # usable by a few pilot clients, not by all: keep the whole curve
         labels = plan_as(mechanism, inputs(asked, solo)).labels
     for pilots in range(MOST_PILOTS):
         here = _restricted(tuned, sizes, asked, labels)
@@ -118,7 +119,7 @@ def plan_on_pilot(mechanism: type[Audition], side_and_design: PilotSide, people:
         final = result[0].labels
         if max(float((final / labels).max()), float((labels / final).max())) <= MOST_CHANGE:
             break
-        labels = final if pilots == 0 else np.rint(np.sqrt(labels * final))  # between both, should they alternate
+        labels = final if pilots == 0 else np.rint(np.sqrt(labels * final))  # halfway, in case they alternate
     else:
         raise InfeasibleError(
             f"after {MOST_PILOTS} pilots the plan still asks for other numbers of labels than its pilot was run with, "
@@ -187,7 +188,7 @@ def _asked_clients(inputs: AuditionInputs) -> IntArray:
     """Positions of the clients worth asking; those with too few samples to label are left out."""
     task = label_task(inputs)
     stay = np.arange(len(inputs.clients))
-    while True:  # with fewer clients, more labels may be needed to tell what they are worth
+    while True:  # with fewer clients, measuring their worth may need more labels
         try:
             best_labels(task.of_clients(stay))
             return np.asarray(stay[taking_part(task.of_clients(stay))])
@@ -231,7 +232,7 @@ def _planned_at(
     tune_step: bool,
     design: PilotDesign | None,
 ) -> tuple[AuditionPlan, PilotMeasurement, AuditionInputs, float, float]:
-    """The plan from two pilots with these labels: at a usual batch size, and at the one that the first pilot chose."""
+    """The plan from two pilots with these labels: at a usual batch size, then at the one chosen by the first pilot."""
     first = measure_pilot(side, FIRST_DESIGN, tune_step=tune_step)
     planned = _planned_from(side, mechanism, inputs, labels, prices, first, last=False)
     typical = int(np.median(planned[0].contract.batch_size))
@@ -254,7 +255,7 @@ def _planned_from(
     *,
     last: bool,
 ) -> tuple[AuditionPlan, PilotMeasurement, AuditionInputs, float, float]:
-    """The plan from this pilot; from the first one it is for the batches only."""
+    """The plan from this pilot; the first pilot's plan is used for batches only."""
     known = inputs.measured
     model, factor = pilot.calibration.model, pilot.calibration.factor
     visible = factor[1] > VISIBLE_ERRORS * pilot.calibration.standard_error[1]
@@ -284,8 +285,8 @@ def _level_and_error(
 ) -> tuple[float, float, float]:
     """The expected joint loss, the standard deviation of a job's loss around it, and the variance between samples.
 
-    Few clients are drawn anew many times. Of many the loss hardly depends on who they are: there, the pilot's own
-    clients are resampled.
+    A small group of clients is drawn anew many times. In a large group the loss hardly depends on which clients it
+    has, so the pilot's own clients are resampled.
     """
     if len(labels) > WHOLE_PILOT_CLIENTS:
         spread, variance = spread_of_loss(pilot.trial, side.test, pilot.trial_batches(batches))

@@ -1,1 +1,1 @@
-"""LCEME, the paper's contract: everybody is paid by the loss of the joint model."""
+"""LCEME, the paper's contract: every client is paid by the loss of the joint model."""

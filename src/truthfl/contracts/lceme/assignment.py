@@ -28,7 +28,7 @@ ROUNDING = 1e-12  # relative tolerance for rounding errors, when numbers are rou
 def labeling_floor(clients: Clients, model: LossModel, training: Training, *, as_printed: bool = False) -> FloatArray:
     """The smallest D'_i at which labeling is best for client i: √( c_l v_i / (T q_i c_p b_i) ) (section 3).
 
-    `as_printed` gives the paper's, which has a factor p_i too many under the root and is too low
+    `as_printed` gives the paper's value, which has an extra factor p_i under the root and is too low
     (docs/errata.md, number 1).
     """
     require_usable(clients, model)
@@ -51,10 +51,10 @@ def optimal_batch_sizes(
 ) -> IntArray | FloatArray:
     """The server's best batch sizes D' (section 4): whole numbers that minimise κ·gap + total pay.
 
-    Honest pay is c_l + T q_i c_p D'_i, so without a budget D'_i is the better whole neighbour of √(κ v_i/(T q_i c_p)),
+    Honest pay is c_l + T q_i c_p D'_i. So without a budget D'_i is the better whole neighbour of √(κ v_i/(T q_i c_p)),
     not below the labeling floor and not above the data. `loss_value` is κ, money per unit of loss. `budget` bounds the
-    total honest pay, with the `margin` that the contract will add. Raises `InfeasibleError`, naming the clients, where
-    no such assignment exists.
+    total honest pay, including the `margin` that the contract adds. Raises `InfeasibleError`, which names the clients,
+    where no such assignment exists.
 
     `as_printed` gives the paper's Theorem 4, not rounded, not capped (docs/errata.md, number 2); its first root is
     the printed one when `model` is `paper_bound`.
@@ -62,7 +62,7 @@ def optimal_batch_sizes(
     kappa = number("loss_value", loss_value, positive=True)
     if as_printed:
         if budget is not None:
-            raise InputError("budget is given with as_printed=True; the paper's formula knows no budget.")
+            raise InputError("budget is given with as_printed=True; the paper's formula has no budget.")
         return _as_printed(clients, model, training, kappa)
     price = batch_price(clients, training)
     require_usable(clients, model)
@@ -80,13 +80,13 @@ def optimal_batch_sizes(
             f"budget is {money:g}; labeling and the smallest truthful batches alone cost {least:.12g}, "
             f"{least - money:g} more: raise the budget to {rounded_up(least):.10g} or leave clients out."
         )
-    within_rounding = money * (1.0 + ROUNDING / 2.0)  # what costs just the budget is affordable
+    within_rounding = money * (1.0 + ROUNDING / 2.0)  # a cost equal to the budget is affordable
     for_batches = max(within_rounding - labeling, inner(price, lowest))
     return spend_at_most(for_batches, model.sampling * kappa, price, lowest, batches)
 
 
 def require_usable(clients: Clients, model: LossModel) -> None:
-    """Raise `InputError` unless loss model and clients are of one size and each client's work affects the loss."""
+    """Raise `InputError` unless loss model and clients match in size and each client's work affects the loss."""
     if len(clients) != len(model):
         raise InputError(f"the loss model is for {len(model)} clients; there are {len(clients)}.")
     for field, coefficients in (("sampling", model.sampling), ("labeling", model.labeling)):

@@ -27,17 +27,17 @@ from truthfl.contracts.setting import Clients, FloatArray, Training, batch_price
 from truthfl.errors import InfeasibleError, InputError
 
 FLOOR_TOLERANCE = 1e-9
-CALIBRATED = "lceme calibrated"  # on a loss model that was measured, beside those on bounds
+CALIBRATED = "lceme calibrated"  # on a loss model that was measured; others are on bounds
 
 
 @dataclass(frozen=True, eq=False)
 class LCEME(Contract):
-    """LCEME's terms, announced to every client before she starts.
+    """LCEME's terms, announced to every client before they start.
 
     batch_size     D'_i   assigned batch size
-    slope          Φ_i    money she loses per unit of test loss
-    base           Ω_i    pay at loss 0, without her labeling cost
-    labeling_cost  c_l    added to her pay
+    slope          Φ_i    money lost per unit of test loss
+    base           Ω_i    pay at loss 0, without the labeling cost
+    labeling_cost  c_l    added to the pay
     """
 
     kind: ClassVar[str] = "lceme"
@@ -61,7 +61,7 @@ class LCEME(Contract):
     def plan(cls, inputs: PlanInputs) -> LCEME:
         """The contract with the server's best batches and a margin that covers the loss model's error.
 
-        With a distribution of costs, who states her cost gets her item of a screening menu.
+        With a distribution of costs, a client who states their cost gets their item of a screening menu.
         """
         from truthfl.contracts.lceme.private_costs import plan_screened
 
@@ -84,7 +84,7 @@ class LCEME(Contract):
         return self._reward(loss[..., None] if loss.ndim else loss)
 
     def pay(self, observation: Observation) -> FloatArray:
-        """The reward times the share of rounds that she delivered."""
+        """The reward times the share of rounds that each client delivered."""
         return delivered_share(self._reward(np.asarray(observation.test_loss, dtype=float)), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
@@ -142,9 +142,9 @@ def lceme(
 
         Φ_i = T q_i c_p D'_i² / v_i        Ω_i = Φ_i (gap(1, D', 1) + F̂*) + T q_i c_p D'_i + margin_i
 
-    A margin changes no incentive; it keeps honest pay from falling below cost when the loss model is an estimate (see
-    `confidence_margin`). `as_printed` reproduces the paper: F̂* left out of Ω, and its
-    too low floor accepted (docs/errata.md, numbers 1 and 4).
+    A margin does not change incentives. It keeps honest pay from falling below cost when the loss model is an estimate
+    (see `confidence_margin`). `as_printed` reproduces the paper: F̂* is left out of Ω, and its too low floor is
+    accepted (docs/errata.md, numbers 1 and 4).
     """
     count = len(clients)
     batches = client_array("batch_size", batch_size, count, clients.label, positive=True)
@@ -195,7 +195,7 @@ def _require_labeling_pays(
         floor = labeling_floor(clients, model, training, as_printed=as_printed)
         raise InputError(
             f"batch_size of {clients.label(first)} is {batches[first]:g}; it must be at least {floor[first]:.4f}, "
-            "for below that she gains by not labeling."
+            "because below that they gain by not labeling."
         )
 
 
@@ -204,7 +204,7 @@ def _require_within_data(clients: Clients, batches: FloatArray) -> None:
     if high.any():
         first = int(np.argmax(high))
         raise InputError(
-            f"batch_size of {clients.label(first)} is {batches[first]:g}; her dataset_size is "
+            f"batch_size of {clients.label(first)} is {batches[first]:g}; their dataset_size is "
             f"{clients.dataset_size[first]}, and a batch cannot be larger."
         )
 
@@ -217,8 +217,8 @@ ROUNDING = 1e-12
 def plan_lceme(inputs: PlanInputs) -> LCEME:
     """The server's best batches, and the contract with a margin for the error of the loss at these.
 
-    A budget bounds the sum of expected pay, margins included. The loss error depends on the batches and is measured, so
-    batches are chosen for the error of the last ones until what they are paid is within the budget.
+    A budget bounds the sum of expected pay, margins included. The loss error depends on the batches and is measured. So
+    batches are chosen for the error of the previous ones until their pay is within the budget.
     """
     batches = inputs.best_batch_sizes()
     error = inputs.loss_error(batches)

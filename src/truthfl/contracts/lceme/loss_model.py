@@ -1,9 +1,9 @@
-"""`LossModel`: the expected loss as a function of the clients' strategies; two bounds on the loss gap as loss models.
+"""`LossModel`: the expected loss as a function of the clients' strategies, and two bounds on the loss gap.
 
 Its coefficients come from a bound or a calibration.
 
-Formulas: docs/mechanism.md, sections 2a, 2b and 2c. Both cover partial participation: a client participates in a round
-with probability q_i, and her report is then weighted p_i/q_i.
+Formulas: docs/mechanism.md, sections 2a, 2b and 2c. Both bounds cover partial participation: a client participates in
+a round with probability q_i, and their report is then weighted p_i/q_i.
 
 docs/mechanism.md, section 1.
 """
@@ -124,7 +124,7 @@ def paper_bound(clients: Clients, training: Training, constants: Constants) -> L
         v_i = A σ_i² (p_i (p_i + k) + H π_i)       b_i = A β p_i (1 + k)
         g_i = 2 A p_i G²      v'_i = 2 A p_i σ_i²      b'_i = 2 A p_i β
 
-    π_i = p_i² (1−q_i)/q_i is the variance that absence adds (section 2c). Beware: as printed it is no bound when
+    π_i = p_i² (1−q_i)/q_i is the variance that absence adds (section 2c). Warning: the printed version is no bound when
     clients are dishonest (docs/errata.md, number 3); `sound_bound` is.
     """
     _require_step_size(training, constants, "paper_bound", divisor=2)
@@ -237,9 +237,9 @@ def linear_regression_label_shift(
 ) -> float:
     """β for ½(x·w − y)², ‖x‖² ≤ `feature_norm` = X and labels within [label_low, label_high].
 
-    The gradients differ by (y' − y) x, so β = (label_high − label_low)² X. For labels of either sign, y² ≤ Y, that is
-    4YX, for labels of one sign YX. `as_printed` gives the paper's 2YX, too low in the first case (docs/errata.md,
-    number 5).
+    The gradients differ by (y' − y) x, so β = (label_high − label_low)² X. For labels of either sign with y² ≤ Y this
+    is 4YX; for labels of one sign it is YX. `as_printed` gives the paper's 2YX, too low in the first case
+    (docs/errata.md, number 5).
     """
     norm = number("feature_norm", feature_norm, positive=True)
     low, high = _range("label_low", label_low, "label_high", label_high)
@@ -249,8 +249,8 @@ def linear_regression_label_shift(
 def softmax_label_shift(feature_norm: float, classes: int, *, bias: bool = True) -> float:
     """β for softmax regression, ‖x‖² ≤ `feature_norm` = X: 2 (1 − 1/K) (X + 1), without a bias term 2 (1 − 1/K) X.
 
-    The gradients for labels y ≠ y' differ by ±x in two of the K rows, whatever the weights and their L2 penalty
-    are; a random label equals the true one with chance 1/K.
+    The gradients for labels y ≠ y' differ by ±x in two of the K rows, whatever the weights and their L2 penalty are. A
+    random label equals the true one with chance 1/K.
     """
     norm = number("feature_norm", feature_norm, positive=True) + (1.0 if bias else 0.0)
     return 2.0 * (1.0 - 1.0 / whole_number("classes", classes, at_least=2)) * norm

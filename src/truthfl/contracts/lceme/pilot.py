@@ -4,7 +4,7 @@ The coefficients are those of docs/mechanism.md, section 2: sampling ∝ p_i²σ
 Runs with different batch sizes, without some labels and with scaled reports determine the factors of proportionality.
 
 With up to `WHOLE_PILOT_CLIENTS` clients, every client lies in turn in runs of the whole federation. With more, a sample
-of the clients lies in runs of a reduced federation, and the fitted factors are transferred to all clients.
+of the clients lies in runs of a reduced federation, and the fitted factors are applied to all clients.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def calibrate(federated: Federated, runs: Pilot, gradients: Gradients) -> Calibr
     """Weighted least squares of the pilot losses on the four terms of the loss gap.
 
     With paired runs (`runs.honest_loss`), the factors of labeling and reporting are fitted to the differences between
-    lying and honest runs, the other two to the honest runs. In the loss model, negative factors are replaced by 0.
+    lying and honest runs, and the other two to the honest runs. Negative factors become 0 in the loss model.
     """
     if not runs.all_finite:
         raise InputError("a pilot run ended with no finite loss; the step size is too large to calibrate at.")
@@ -137,7 +137,7 @@ def _least_squares(
 ) -> _Fit:
     """Weighted least squares with a robust covariance: heteroscedastic, or clustered if `cluster` is given.
 
-    The total sum of squares is about the mean of the losses; with `cluster`, `loss` holds differences, and it is
+    The total sum of squares is about the mean of the losses. With `cluster`, `loss` holds differences, and the sum is
     about 0.
     """
     weighted = design / _run_variances(design, loss)[:, None]
@@ -165,7 +165,7 @@ def _combine_fits(first: _Fit, second: _Fit) -> _Fit:
 
 
 def _run_variances(design: NDArray[np.float64], loss: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The variance of each run's loss: that among runs with the same design row, shrunk towards the median of all."""
+    """The variance of each run's loss: among runs with the same design row, shrunk towards the median of all."""
     kind = np.unique(design, axis=0, return_inverse=True)[1].ravel()
     times = np.bincount(kind)
     squares = np.bincount(kind, np.square(loss - (np.bincount(kind, loss) / times)[kind]))
@@ -184,7 +184,7 @@ def _r_squared_of_means(x: NDArray[np.float64], loss: NDArray[np.float64]) -> fl
 
 WHOLE_PILOT_CLIENTS = 10  # up to this number, the pilot runs are those of the whole federation
 SEARCH_BATCH_FACTOR = 4  # of the step search with many clients: larger batches, and as many times fewer seeds
-ABSENCE_SEED_FACTOR = 2  # more seeds instead, if clients are absent at times, which larger batches do not even out
+ABSENCE_SEED_FACTOR = 2  # more seeds instead, if clients are sometimes absent: larger batches do not help there
 CONSTANT_SEEDS = 4  # honest runs from which the constant is measured
 CONSTANT_CLIENTS = 1000  # at most, in each of these runs
 MAX_SAMPLES_PER_STEP = 10_000  # in these runs, of all clients together
@@ -194,8 +194,8 @@ MAX_SAMPLES_PER_ROUND = 2000  # of all clients of the reduced federation, when t
 def measure_pilot(side: ServerSide, design: PilotDesign, *, tune_step: bool) -> PilotMeasurement:
     """Run the pilot and fit the loss model; losses are those on the test set. The step size is tuned if `tune_step`.
 
-    Partial participation changes the loss more than a lie does. So paired runs, which only the reduced federation has,
-    are used whenever a client is sometimes absent.
+    Partial participation changes the loss more than a lie does. So paired runs are used whenever a client is sometimes
+    absent. Only the reduced federation has them.
     """
     pilot = side.pilot
     whole = len(pilot.partition) <= WHOLE_PILOT_CLIENTS and pilot.participation.min() == 1.0
@@ -240,9 +240,10 @@ def _with_measured_constant(
 ) -> Calibration:
     """Replace the constant by that of clients who are not merged: mean honest loss less the model's sampling part.
 
-    With several local steps, the local models of a group's members would drift apart, which the merged group does not
-    reproduce. The drift is part of the constant. Of many clients some train, with the weight of all, and others in each
-    run: so the standard error has in it who they are. p² in the sampling part grows with their weights.
+    With several local steps, the local models of a group's members would drift apart. The merged group does not
+    reproduce this drift, which is part of the constant. In a large federation only some clients train, with the weight
+    of all, and others in each run. So the standard error includes the choice of clients. p² in the sampling part grows
+    with their weights.
     """
     model, old = calibration.model, calibration.factor
     losses, noise = np.empty(CONSTANT_SEEDS), np.empty(CONSTANT_SEEDS)
@@ -263,9 +264,9 @@ def _with_measured_constant(
 
 
 def _search_seeds(pilot: Federated, design: PilotDesign, larger: float) -> int:
-    """The number of seeds of a step search with batches so many times larger.
+    """The number of seeds of a step search with batches this many times larger.
 
-    Too few may choose a step size at which training is not stable any more.
+    With too few seeds, the search may choose a step size at which training is no longer stable.
     """
     usual = design.search_seeds or design.seeds
     return max(2, round(usual / larger if pilot.participation.min() == 1.0 else usual * ABSENCE_SEED_FACTOR))
@@ -287,7 +288,7 @@ def _with_step_of(search: StepSearch | None, federated: Federated) -> Federated:
 
 @dataclass(frozen=True, eq=False)
 class PilotMeasurement:
-    """The pilot's results, from which a plan is made.
+    """The pilot's results, the basis of a plan.
 
     training           the training parameters with the tuned step size
     search             the step search; None if the step size was given
@@ -307,7 +308,7 @@ class PilotMeasurement:
     def trial_batches(self, batch_size: FloatArray) -> FloatArray:
         """Batches of the trial federation with the same sampling noise as `batch_size` in the whole federation.
 
-        Scaled down, and so noisier, if they exceed `MAX_SAMPLES_PER_ROUND` in all.
+        Scaled down, and so noisier, if their total exceeds `MAX_SAMPLES_PER_ROUND`.
         """
         if self.reduced is None:
             return batch_size

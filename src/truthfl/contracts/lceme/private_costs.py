@@ -1,10 +1,6 @@
 """Private costs: a menu of contracts from which a client's best choice is the one for their true sample cost.
 
 docs/mechanism.md, section 5.
-
-docs/mechanism.md, section 5.
-
-docs/mechanism.md, section 5.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ REGULARITY_TOLERANCE = 1e-9
 
 
 class CostDistribution(Protocol):
-    """The methods that are used of a frozen continuous SciPy distribution."""
+    """The methods used of a frozen continuous SciPy distribution."""
 
     def support(self) -> tuple[float, float]: ...
     def cdf(self, x: FloatArray) -> FloatArray: ...
@@ -131,9 +127,9 @@ class ScreeningMenu:
     D'(ĉ) = max( √(κ v/(T ψ(ĉ))), √(c_l v/(T b ĉ)) ), within [1, n]      Φ(ĉ) = T c̃ D'(ĉ)²/v
     rent(ĉ) = ∫_ĉ^c̄ T D'(z) dz        r = Φ (gap + F̂* − f) + T ĉ D'(ĉ) + rent(ĉ) + c_l
 
-    with T standing for T q_i. c̃ is ĉ, except that all reports below the cost at which D' reaches the data size n share
-    one item, and so do all above the cost at which it reaches 1. D' is a real number here: between two whole sizes, use
-    both in turn.
+    where T stands for T q_i. c̃ is ĉ, with two exceptions. All reports below the cost at which D' reaches the data size
+    n share one item, and so do all above the cost at which it reaches 1. D' is a real number here: between two whole
+    sizes, use both in turn.
     `clients.sample_cost` is not used: it is private.
     """
 
@@ -166,11 +162,11 @@ class ScreeningMenu:
         return self.batch_size_at(self._costs(reported_cost))
 
     def batch_size_at(self, cost: FloatArray) -> FloatArray:
-        """D' at costs of shape (…, N), of which it is not checked that they lie in the distribution's range."""
+        """D' at costs of shape (…, N); whether they lie in the distribution's range is not checked."""
         return np.clip(self._unlimited(cost), 1.0, self._largest)
 
     def cost_at(self, batch_size: FloatArray) -> FloatArray:
-        """The cost of the menu's item with these batch sizes, of shape (…, N) and within what D' takes."""
+        """The cost of the menu's item with these batch sizes, of shape (…, N) and within the range of D'."""
         low = np.full_like(batch_size, self.virtual_cost.lowest)
         high = np.full_like(batch_size, self.virtual_cost.highest)
         cost = bisect(lambda cost: self._unlimited(cost) >= batch_size, low, high)
@@ -181,17 +177,17 @@ class ScreeningMenu:
         return self.slope_at(self._costs(reported_cost))
 
     def slope_at(self, cost: FloatArray) -> FloatArray:
-        """Φ at costs of shape (…, N), of which it is not checked that they lie in the distribution's range."""
+        """Φ at costs of shape (…, N); whether they lie in the distribution's range is not checked."""
         item = np.clip(cost, self._full_data, self._one_sample)
         slope: FloatArray = self.rounds * item * np.square(self.batch_size_at(cost)) / self.model.sampling
         return slope
 
     def rent(self, reported_cost: ArrayLike) -> FloatArray:
-        """rent(ĉ), the payoff of an honest client, due to the privacy of her cost; integrated piece by piece."""
+        """rent(ĉ), an honest client's payoff because their cost is private; integrated piece by piece."""
         return self.rent_at(self._costs(reported_cost))
 
     def rent_at(self, cost: FloatArray) -> FloatArray:
-        """The rent at costs of shape (…, N), of which it is not checked that they lie in the distribution's range."""
+        """The rent at costs of shape (…, N); whether they lie in the distribution's range is not checked."""
         top = np.full_like(cost, self.virtual_cost.highest)
         rent: FloatArray = self._largest * np.clip(self._full_data - cost, 0.0, None)
         rent += np.clip(top - np.maximum(cost, self._one_sample), 0.0, None)
@@ -250,10 +246,10 @@ class ScreeningMenu:
 def best_double_deviation(
     menu: ScreeningMenu, true_cost: ArrayLike, *, reports: int = 201, zooms: int = 12
 ) -> tuple[FloatArray, FloatArray]:
-    """The most a client gains by reporting a false cost and then also working otherwise than assigned, and that report.
+    """The most that a client gains by reporting a false cost and then also deviating in their work, and that report.
 
-    Searched over reports; for each report the best (e, D, γ) is the one of `best_deviation`: γ = 1, D = √(Φ(ĉ) v/(T c))
-    within her limits, and no labels if Φ(ĉ) b < c_l. The gain is measured against an honest report and honest work.
+    Searched over reports. For each report the best (e, D, γ) comes from `best_deviation`: γ = 1, D = √(Φ(ĉ) v/(T c))
+    within the client's limits, and no labels if Φ(ĉ) b < c_l. The gain is relative to an honest report and honest work.
     """
     cost = menu._costs(true_cost)
     low, high = menu.virtual_cost.lowest, menu.virtual_cost.highest
@@ -293,10 +289,10 @@ def _payoff_of_report(menu: ScreeningMenu, cost: FloatArray, report: FloatArray)
 class WholeMenu:
     """The items of one client's screening menu with whole batch sizes D, by rising D.
 
-    Each is the item of `ScreeningMenu` at the cost c_D at which D'(c_D) = D: pay is LCEME's at the cost c_D, and a
-    rent. At either end of the distribution's range one item more may be needed; for it the menu is continued with
-    √ĉ D'(ĉ) constant, which never rises there either. Who states a cost gets the item that leaves her most if she then
-    does what it asks for.
+    Each is the item of `ScreeningMenu` at the cost c_D at which D'(c_D) = D: LCEME's pay at the cost c_D, and a rent.
+    One more item may be needed at either end of the distribution's range. For it the menu is continued with √ĉ D'(ĉ)
+    constant, which never rises there either. A client who states a cost gets the item that leaves them most if they
+    then do what it asks for.
 
     batch_size, cost, rent   (items,) D, c_D and the rent at c_D
     rounds                   T q_i
@@ -310,14 +306,14 @@ class WholeMenu:
     highest: float
 
     def item(self, stated_cost: float) -> int:
-        """The position of the item of who states this cost."""
+        """The position of the item for a client who states this cost."""
         return int((self._switches > stated_cost).sum())
 
     def margin(self, sampling: float, error: float) -> float:
-        """What is added to every item so that nobody's pay is below her cost if the loss is too high by `error`.
+        """The amount added to every item so that nobody's pay is below their cost if the loss is too high by `error`.
 
-        It is the same for all items, so that it changes nobody's best statement. The worst of an item's costs is the
-        highest at which it is chosen.
+        It is the same for all items, so it changes nobody's best statement. The worst of an item's costs is the highest
+        one at which it is chosen.
         """
         slope = self.rounds * self.cost * np.square(self.batch_size) / sampling
         worst_cost = np.concatenate(([np.inf], self._switches))
@@ -332,7 +328,7 @@ class WholeMenu:
 
     @property
     def _switches(self) -> FloatArray:
-        """The costs below which the next larger item leaves more than each but the largest one."""
+        """The costs below which the next larger item leaves more, for each item but the largest."""
         return np.diff(self._transfer) / (self.rounds * np.diff(self.batch_size))
 
 
@@ -356,7 +352,7 @@ def whole_menu(menu: ScreeningMenu) -> WholeMenu:
 
 
 def _continued(end: float, batch_at_end: float, batch: float, rounds: float) -> tuple[float, float]:
-    """The cost at which the menu, continued beyond an end of its range, has this batch; how much more the rent is.
+    """The cost at which the menu, continued beyond an end of its range, has this batch, and the increase of the rent.
 
     With √c D' constant, rent is the integral of T D'(end) √(end/z).
     """
@@ -365,10 +361,10 @@ def _continued(end: float, batch_at_end: float, batch: float, rounds: float) -> 
 
 
 def plan_screened(inputs: PlanInputs) -> LCEME:
-    """The contract in which who states her cost gets her item of the menu, and others the server's best batches.
+    """The contract: clients who state their cost get their item of the menu, and others the server's best batches.
 
-    The margin of a client who states her cost covers the loss error that is measured with the least batches of all
-    menus, so that it does not depend on what anybody states.
+    For a client who states their cost, the margin covers the loss error measured with the smallest batches of all
+    menus. So it does not depend on anybody's statement.
     """
     clients, model, training = inputs.clients, inputs.loss_model, inputs.training
     stated = _who_states(inputs)
@@ -393,7 +389,7 @@ def plan_screened(inputs: PlanInputs) -> LCEME:
 
 
 def stated_rents(inputs: PlanInputs) -> FloatArray:
-    """What her item leaves each client at the cost that she states, without margins; 0 for who states none."""
+    """What their item leaves each client at their stated cost, without margins; 0 for a client who states none."""
     rents = np.zeros(len(inputs.clients))
     for client, menu in _menus(inputs, _who_states(inputs)).items():
         cost = float(inputs.clients.sample_cost[client])

@@ -1,7 +1,7 @@
-"""The classes of a sample that may have several, as one text: in a label file, a table's cell, a .csv file of labels.
+"""The classes of a sample that may have several, as one text: in a label file, a table's cell or a .csv label file.
 
-The names are in alphabetical order, with `SEPARATOR` between them, so equal sets are equal texts, and one class alone
-is its name. Class names contain no `SEPARATOR` where samples may have several classes.
+The names are in alphabetical order, with `SEPARATOR` between them. So equal sets are equal texts, and the text of a
+single class is its name. Class names contain no `SEPARATOR` where samples may have several classes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def joined(names: Iterable[str]) -> str:
 
 
 def names_in(text: str, *, several: bool = True) -> tuple[str, ...]:
-    """The classes in a text; the text itself is the only one unless a sample may have several."""
+    """The classes in a text. Unless a sample may have several, the text itself is the only class."""
     return tuple(text.split(SEPARATOR)) if several else (text,)
 
 
@@ -29,7 +29,7 @@ def are_known(text: str, known: Collection[str], *, several: bool) -> bool:
 
 
 def joined_from(text: str, separator: str, place: str) -> str:
-    """The text of the classes in a file's cell, which has this separator between them; `place` is where it is."""
+    """The text of the classes in a cell of a file, separated by this separator; `place` is the cell's place."""
     names = [name.strip() for name in text.split(separator)]
     if not all(names):
         raise InputError(f"{place} has the classes {text!r}; there must be a name before and after {separator!r}.")
@@ -40,7 +40,7 @@ def joined_from(text: str, separator: str, place: str) -> str:
 
 
 def require_no_separator(classes: Iterable[str]) -> None:
-    """Raise `InputError` if a class name could be taken for several."""
+    """Raise `InputError` if a class name could be mistaken for several."""
     wrong = next((name for name in classes if SEPARATOR in name), None)
     if wrong is not None:
         raise InputError(f"classes has the name {wrong!r}; {_no_separator()}")

@@ -1,8 +1,8 @@
 """Data sets of images: from installed packages, a folder, a download or an .npz file; readers of array files.
 
-The packages that contain data sets are located, not imported: their loaders are slow.
+The packages that contain data sets are located but not imported, because their loaders are slow.
 
-The files may come from untrusted sources: pickled objects are refused, and sizes are checked before unpacking.
+The files may come from untrusted sources. So pickled objects are refused, and sizes are checked before unpacking.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def images_from_npz(path: str | os.PathLike[str]) -> LabeledImages:
     labels = arrays["labels"]
     highest = int(labels.max(initial=0)) if labels.dtype.kind in "iu" else 0
     if "classes" not in arrays and highest > MAX_UNNAMED_CLASSES:
-        raise InputError(f"in {path}, labels go up to {highest}; name so many classes in an array 'classes'.")
+        raise InputError(f"in {path}, labels go up to {highest}; name that many classes in an array 'classes'.")
     names = arrays.get("classes", np.arange(highest + 1))
     try:
         return LabeledImages(arrays["images"], labels, [str(name) for name in names.ravel()])
@@ -185,7 +185,7 @@ def names_in_npz(path: Path) -> frozenset[str]:
 
 
 def read_npz(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """The required arrays of an .npz file, and those of the optional ones that it contains; others are not read."""
+    """The required arrays of an .npz file, and the optional ones that it contains; other arrays are not read."""
     sizes = _sizes(path)
     for name in required:
         if name not in sizes:
@@ -223,7 +223,7 @@ def npy_bytes(array: NDArray[Any]) -> bytes:
 
 
 def array_of_npy(content: bytes) -> NDArray[Any]:
-    """The array in the bytes of an .npy file, which may be anyone's: NumPy raises any error if they are none."""
+    """The array in the bytes of an untrusted .npy file; NumPy may raise any error if the bytes are no array."""
     array = np.load(BytesIO(content), allow_pickle=False)
     if not isinstance(array, np.ndarray):
         raise ValueError("this is an archive, no array")

@@ -33,9 +33,9 @@ TEST_SAMPLES = 1000  # default size of a test set that is split off
 
 @dataclass(frozen=True, eq=False)
 class SampleSets:
-    """Three disjoint sets of samples, and the task fitted on the server's.
+    """Three disjoint sets of samples, and the task fitted on the server's samples.
 
-    If samples may have several labels, the clients' have all of them; of the others one was drawn by the seed.
+    If samples may have several labels, the clients' samples have all of them. The others have one, drawn by the seed.
 
     clients_read  the clients' samples as the file has them; None for pictures
     """
@@ -49,7 +49,7 @@ class SampleSets:
 
 @lru_cache(maxsize=4)
 def sample_sets(task: TaskChoice, source: str, pilot_samples: int, test_samples: int | None, seed: int) -> SampleSets:
-    """The samples of this source, kept: federations of one job ask for them again and again."""
+    """The samples of this source, cached: federations of one job ask for them repeatedly."""
     if task == PICTURES:
         return _picture_sets(source, pilot_samples, test_samples, seed)
     loaded = task.load()
@@ -129,13 +129,13 @@ PICTURE_DIMENSIONS = 3  # of one picture: height, width, channels
 class Data:
     """The data set and its split among the clients.
 
-    source          of pictures "mnist": 5,000 digits of an installed package; "digits": 1,797 digits of 8×8 pixels; a
-                    folder of idx files or an .npz file. Of other tasks a file, or a name that the task knows
+    source          for pictures "mnist": 5,000 digits of an installed package; "digits": 1,797 digits of 8×8 pixels; a
+                    folder of idx files or an .npz file. For other tasks a file, or a name that the task knows
     split           "paper", "iid" or "dirichlet"
     degree          of the paper's split: the share of a client's samples that are of the client's main class
     concentration   of the Dirichlet split
     pilot_samples   size of the server's pilot data
-    test_samples    size of the test set; if None, a folder's own test set is used whole
+    test_samples    size of the test set; None: all of a folder's own test set
     seed            of the split
     """
 
@@ -149,7 +149,7 @@ class Data:
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not self.source:
-            raise InputError(f"source is {self.source!r}; it must be a data set that comes along, or a path.")
+            raise InputError(f"source is {self.source!r}; it must be a built-in data set, or a path.")
         if self.split not in SPLITS:
             raise InputError(f"split is {self.split!r}; it must be one of {', '.join(map(repr, SPLITS))}.")
         if not 0 <= number("degree", self.degree) <= 1:
@@ -183,18 +183,18 @@ class ModelChoice:
             raise InputError(f"noise is {self.noise:g}, and clip is not given; noise is measured by clip.")
 
     def document(self) -> dict[str, Any]:
-        """The fields as JSON values; those of private training are omitted if there is none."""
+        """The fields as JSON values, without those of private training if there is none."""
         values = asdict(self)
         return values if self.clip else {name: values[name] for name in ("kind", "filters", "penalty")}
 
     def for_shape(self, shape: tuple[int, ...], classes: int, task: Task) -> Model:
-        """The model for samples of this shape and so many classes."""
+        """The model for samples of this shape and this many classes."""
         own = task.model(shape)
         if own is not None:
             if self.clip:
                 raise InputError(
                     f"[privacy] clip needs the length of each sample's gradient; the model of {type(task).__name__} "
-                    "does not tell it."
+                    "does not compute it."
                 )
             return OwnSteps(own, task) if task.has_own_steps else own
         plain: ConvolutionalNetwork | SoftmaxRegression
@@ -217,7 +217,7 @@ class ServerSide:
     """The server's data: a pilot federation with as many clients of the same sizes, and the test set.
 
     draw_clients  function from numbers of samples and a seed to a partition of the pilot data among other clients
-    task          what is learned, fitted on the server's data
+    task          the task, fitted on the server's data
     """
 
     pilot: Federated
@@ -282,9 +282,9 @@ def clients_federation(
     *,
     split_seed: int,
 ) -> tuple[Federated, LabeledSamples]:
-    """The clients' federation and the test set, the clients' samples being drawn by `split_seed`.
+    """The clients' federation and the test set; the clients' samples are drawn by `split_seed`.
 
-    The server's pilot data and the test set remain those of `data.seed`, so that one plan can be tried on many splits.
+    The server's pilot data and the test set still follow `data.seed`, so one plan can be tried on many splits.
     """
     sets = _sets_of(data, task)
     partition = _split(data, sets.clients, sizes, split_seed)

@@ -1,8 +1,8 @@
 """`Partition`: who holds which samples; `Federated`: model, data, partition and training parameters.
 
-A client draws from a pool (all samples, or those of one class) without replacement; if the pool is too small, it is
-used again in a new order until the client has enough samples. Clients draw independently of each other, so two of them
-may hold the same sample. Clients are processed in blocks, so that temporary memory does not grow with their number.
+A client draws from a pool (all samples, or the samples of one class) without replacement. If the pool is too small, it
+is used again in a new order until the client has enough samples. Clients draw independently, so two of them may hold
+the same sample. Clients are processed in blocks, so temporary memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ OWN_CLASS, ALL_CLASSES, CHOICE_OF_CLASS = 0, 1, 2  # counters of draws for Purpo
 def paper_partition(
     labels: ArrayLike, sizes: ArrayLike, *, degree: float = 0.4, seed: int, classes: int = 10
 ) -> Partition:
-    """The paper's split: client i = 1 … N draws the share `degree` of its samples from class i mod `classes`.
+    """The paper's split: client i = 1 … N draws the share `degree` of their samples from class i mod `classes`.
 
-    The rest is drawn from all samples, without those that the client has already as long as others remain.
+    The rest is drawn from all samples, except those that the client already has, as long as others remain.
     """
     number_of_classes = whole_number("classes", classes, at_least=1)
     true = numbers_below("labels", labels, number_of_classes)
@@ -54,7 +54,7 @@ def paper_partition(
     if without.size:
         client = int(without[0])
         raise InputError(
-            f"labels has no sample of class {main_class[client]}, of which client {client} is to hold {own[client]}; "
+            f"labels has no sample of class {main_class[client]}, of which client {client} needs {own[client]}; "
             "every class must have a sample."
         )
     rows = np.empty(starts[-1], dtype=np.int64)
@@ -73,8 +73,8 @@ def paper_partition(
 def dirichlet_partition(labels: ArrayLike, sizes: ArrayLike, *, concentration: float, seed: int) -> Partition:
     """Each client's shares of the occurring classes are drawn from a symmetric Dirichlet distribution.
 
-    With a `concentration` near 0 a client has one class, far above 1 nearly equal shares. The class of each
-    sample is drawn by these shares.
+    With a `concentration` near 0 a client has one class; far above 1, nearly equal shares. The class of each sample is
+    drawn by these shares.
     """
     strength = number("concentration", concentration, positive=True)
     occurring, of_sample = np.unique(numbers_below("labels", labels, 2**62), return_inverse=True)
@@ -162,7 +162,7 @@ def _items(counts: IntArray, chosen: IntArray) -> IntArray:
 
 
 def _draw_rest(keys: BitArray, counts: IntArray, held_rows: IntArray, own: IntArray, available: int) -> IntArray:
-    """For each client, `counts` of all available samples, without its `own` ones in `held_rows` if enough remain."""
+    """For each client, `counts` of all samples, without their `own` ones in `held_rows` if enough others remain."""
     held = np.unique(np.repeat(np.arange(len(own)), own) * available + held_rows)
     number_held = np.bincount(held // available, minlength=len(own))
     enough = counts <= available - number_held
@@ -205,7 +205,7 @@ class Partition:
     rows: IntArray
     starts: IntArray
 
-    if TYPE_CHECKING:  # lists are welcome: `__post_init__` makes arrays of them
+    if TYPE_CHECKING:  # lists are allowed: `__post_init__` makes arrays of them
 
         def __init__(self, rows: ArrayLike, starts: ArrayLike) -> None: ...
 
@@ -243,7 +243,7 @@ class Partition:
 class Federated:
     """The setting of training runs; the clients' behaviour, labels and the seed are passed to `train`.
 
-    `replace` keeps the weights, also with another partition; `of_others` does not.
+    `replace` keeps the weights, also with a different partition; `of_others` does not.
 
     weight         p_i, by default each client's share of all samples
     participation  q_i, by default 1
@@ -261,7 +261,7 @@ class Federated:
     merged: FloatArray = 1.0  # type: ignore[assignment]
     rule: ReportRule = field(default_factory=ReportRule)
 
-    if TYPE_CHECKING:  # numbers and lists are welcome: `__post_init__` makes arrays of them
+    if TYPE_CHECKING:  # numbers and lists are allowed: `__post_init__` makes arrays of them
 
         def __init__(
             self,
@@ -280,7 +280,7 @@ class Federated:
         rows, count = self.partition.rows, len(self.partition)
         if len(rows) and int(rows.max()) >= len(self.data):
             raise InputError(
-                f"the partition speaks of sample {int(rows.max())}; the data have {len(self.data)} samples."
+                f"the partition contains sample {int(rows.max())}; the data have {len(self.data)} samples."
             )
         shares: ArrayLike | None = self.weight
         weight = client_array(

@@ -1,7 +1,7 @@
 """Samples as numbers with their classes: one class each, or several.
 
-A sample takes part in each round with one of its labels, drawn uniformly by a hash of (seed, client, round, sample), so
-the expected gradient is that of the uniform distribution over its labels. Training alone takes one, drawn once.
+In each round, a sample takes part with one of its labels. The label is drawn uniformly by a hash of (seed, client,
+round, sample), so the expected gradient is the mean over the sample's labels. Training alone draws one label once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LabeledSamples:
     features  (n, …), uint8 or float32, finite; of bytes, 255 stands for 1
     labels    (n,) positions in `classes`
     classes   the name of each class
-    sets      all labels of each, if samples may have several: `labels` is then one of them; None otherwise
+    sets      all labels of each sample, if it may have several, and `labels` is one of them; None otherwise
     """
 
     features: Features
@@ -105,7 +105,7 @@ class LabeledSamples:
         return type(self)(self.features[chosen], self.labels[chosen], self.classes, sets)
 
     def given(self, rows: IntArray) -> IntArray | LabelSets:
-        """The labels that an honest client gives to these samples: all of each, if there may be several."""
+        """The labels that an honest client gives to these samples: all labels of each, if it may have several."""
         return self.labels[rows] if self.sets is None else self.sets.take(rows)
 
     def split_off(self, test_size: int, seed: int) -> tuple[Self, Self]:
@@ -115,7 +115,7 @@ class LabeledSamples:
 
 
 def split_positions(count: int, test_size: int, seed: int) -> tuple[IntArray, IntArray]:
-    """Positions of the training set and of a test set of `test_size` samples, drawn at random of so many."""
+    """Positions of the training set and of a test set of `test_size` samples, drawn at random from this many."""
     size = whole_number("test_size", test_size, at_least=1)
     if size >= count:
         raise InputError(
@@ -174,7 +174,7 @@ class LabeledImages(LabeledSamples):
 def classes_of_rows(path: Path, matrix: NDArray[Any], samples: int, classes: int | None = None) -> list[list[int]]:
     """The positions of each sample's classes; `InputError` unless each has one, and the matrix has this shape.
 
-    classes  their number; None for as many as the matrix has
+    classes  their number; None: as many as the matrix has
     """
     columns = matrix.shape[1] if classes is None and matrix.ndim == 2 else classes
     if matrix.dtype != np.bool_ or matrix.ndim != 2 or matrix.shape != (samples, columns):
@@ -197,7 +197,7 @@ class LabelSets:
     """The labels of n samples, at least one of each.
 
     classes  positions of classes, sample by sample
-    starts   (n + 1,) where each sample's begin; the last number is that of all labels
+    starts   (n + 1,) where each sample's labels begin; the last number is the number of all labels
     """
 
     classes: IntArray
@@ -229,7 +229,7 @@ class LabelSets:
         return LabelSets(self.classes[np.repeat(self.starts[:-1][rows], sizes) + within], starts)
 
     def with_singles(self, single: NDArray[np.bool_], labels: Labels) -> LabelSets:
-        """These labels, but of the samples marked by `single` only the one in `labels`, which has one per sample."""
+        """These labels, except that samples marked by `single` have only their label in `labels` (one per sample)."""
         sizes = np.where(single, 1, self.sizes)
         starts = np.concatenate(([0], np.cumsum(sizes)))
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], sizes)
@@ -255,7 +255,7 @@ class LabelSets:
     def in_round(self, seed: int, client: ArrayLike, round_: int, position: ArrayLike | None = None) -> Labels:
         """The labels with which the samples take part in a round.
 
-        client, position  whose the samples are, and their positions among hers; by default all are hers, in order
+        client, position  each sample's client, and its position among theirs; by default all are one client's, in order
         """
         return self.one_of_each(self._bits(seed, (IN_ROUND, client, round_), position))
 

@@ -1,10 +1,10 @@
 """Models from PyTorch modules, JAX functions and estimators of scikit-learn.
 
-Parameters: of each layer the weights (inputs, units), in row order, then the biases (units).
+Parameters: for each layer the weights (inputs, units), in row order, then the biases (units).
 
-The libraries are imported when an adapter is called. Samples are passed as float32, bytes as numbers in [0, 1]; the
-module or function returns scores, one row per sample and one column per class. The loss is the cross-entropy of their
-softmax plus (penalty/2)‖w‖².
+The libraries are imported when an adapter is called. Samples are passed as float32; bytes become numbers in [0, 1].
+The module or function returns scores, one row per sample and one column per class. The loss is the cross-entropy of
+their softmax plus (penalty/2)‖w‖².
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ACTIVATIONS: dict[str, tuple[Function, Function]] = {  # the function, and its d
 
 @dataclass(frozen=True)
 class SklearnNetwork:
-    """Dense layers; the loss is the cross-entropy of the softmax of the last one, plus (penalty/2)‖w‖².
+    """Dense layers. The loss is the cross-entropy of the last layer's softmax, plus (penalty/2)‖w‖².
 
     units       inputs, units of each hidden layer, classes
     activation  of the hidden layers: "identity", "logistic", "tanh" or "relu"
@@ -151,12 +151,12 @@ PICTURE_DIMENSIONS = 4  # (samples, height, width, channels)
 def from_torch(module: Any, shape: Sequence[int], *, seeded: bool = False, penalty: float = 0.0) -> TorchModel:
     """A model from a `torch.nn.Module` that takes samples and returns scores (n, classes).
 
-    `shape` is that of one sample's features. Of a picture it is (height, width, channels), and the module gets
-    (n, channels, height, width), as PyTorch's layers expect; all other samples are passed as they are.
-    The flat parameters are those of `module.named_parameters()` that require gradients, in this order, each in row
-    order; the others stay constant. `init` returns the module's current parameters or, with `seeded`, draws new ones
-    by every layer's `reset_parameters`. The module itself is not changed: copies of it are used, on the CPU and in
-    evaluation mode (no dropout, stored batch statistics), so that the loss depends on parameters and sample only.
+    `shape` is the shape of one sample's features. For pictures it is (height, width, channels), and the module gets
+    (n, channels, height, width), as PyTorch's layers expect. All other samples are passed unchanged. The flat
+    parameters are the parameters in `module.named_parameters()` that require gradients, in this order, each in row
+    order. The others stay constant. `init` returns the module's current parameters or, with `seeded`, draws new ones by
+    every layer's `reset_parameters`. The module itself is not changed: training uses copies of it, on the CPU and in
+    evaluation mode (no dropout, stored batch statistics). So the loss depends only on parameters and sample.
     """
     torch = _library("torch", "PyTorch")
     if not isinstance(module, torch.nn.Module):
@@ -170,9 +170,9 @@ def from_jax(apply: Callable[[Any, Any], Any], initial: Any, shape: Sequence[int
     """A model from a JAX function `apply(parameters, x)` of samples (n, *shape).
 
     `apply` returns scores. `initial` is a tree of initial parameters (dictionaries, lists, … of arrays), or a function
-    from the seed to such a tree. The flat parameters are the leaves in JAX's order (of a dictionary: by sorted keys),
-    each in row order. `apply` is compiled once per block size; to keep the number of sizes small, blocks are padded
-    with samples of zeros and weight 0 to the next power of two.
+    from the seed to such a tree. The flat parameters are the leaves in JAX's order (in a dictionary: by sorted keys),
+    each in row order. `apply` is compiled once per block size. To keep the number of sizes small, blocks are padded to
+    the next power of two with samples of zeros and weight 0.
     """
     jax = _library("jax", "JAX")
     if not callable(apply):
@@ -185,10 +185,10 @@ def from_jax(apply: Callable[[Any, Any], Any], initial: Any, shape: Sequence[int
 def from_sklearn(
     estimator: Any, shape: Sequence[int], classes: int, *, penalty: float | None = None
 ) -> SoftmaxRegression | SklearnNetwork:
-    """A model like this estimator of scikit-learn, which is not fitted: federated rounds fit it.
+    """A model like this estimator of scikit-learn. The estimator is not fitted: federated rounds fit the model.
 
-    A `LogisticRegression`, or an `SGDClassifier` with log_loss, is a `SoftmaxRegression`; an `MLPClassifier` is a
-    network with its hidden layers and activation. Of two classes both have a score.
+    A `LogisticRegression`, or an `SGDClassifier` with log_loss, becomes a `SoftmaxRegression`. An `MLPClassifier`
+    becomes a network with its hidden layers and activation. With two classes, both have a score.
     penalty  by default alpha of an `SGDClassifier`, else 1e-3: C and an MLP's alpha are measured by numbers of samples
     """
     name, features = type(estimator).__name__, prod(int(length) for length in shape)
@@ -213,7 +213,7 @@ def from_sklearn(
 
 
 class AdaptedModel(ABC):
-    """Base class: evaluates in blocks of samples; a subclass computes scores and gradients of one block."""
+    """Base class that evaluates in blocks of samples; a subclass computes scores and gradients of one block."""
 
     penalty: float
     size: int

@@ -178,7 +178,7 @@ class ConvolutionalNetwork:
             to_filters += by_position[position, :, :, row : row + FILTER, column : column + FILTER]
 
     def _backward(self, params: Params, b: _Buffers, derivative: Floats) -> Floats:
-        """The derivative by the active units, in place of these; by the four positions before pooling in `b.z`."""
+        """The derivative by the active units, which replaces them; by the four positions before pooling in `b.z`."""
         np.greater(b.active, 0.0, out=b.flags[0])
         np.matmul(self.parts(params)[2].T, derivative.T, out=b.units)
         back = b.active  # the same memory as b.units
@@ -193,9 +193,9 @@ class ConvolutionalNetwork:
 
 
 class _Buffers:
-    """The arrays for one block of images; allocated once per thread and reused, so that they stay in the cache.
+    """The arrays for one block of images. They are allocated once per thread and reused, so they stay in the cache.
 
-    The image is the last axis of all arrays: contiguous runs are long, and units are in the order of the parameters.
+    The image is the last axis of all arrays. So contiguous runs are long, and units are in the order of the parameters.
     """
 
     def __init__(self, model: ConvolutionalNetwork, count: int) -> None:

@@ -58,8 +58,8 @@ def probabilities(matrix: Floats, x: Floats) -> Floats:
 def find_optimum(model: SoftmaxRegression, x: Floats, labels: Labels, weight: Floats) -> Optimum:
     """The minimum of Σ weight · f; weights sum to 1. Raises `InputError` if the penalty is 0: no optimum need exist.
 
-    L-BFGS, preconditioned: the coordinates are the data's principal directions, each scaled by about the square root
-    of its curvature. Directions orthogonal to all samples are left out; the optimum is 0 in them.
+    Uses L-BFGS with preconditioning: the coordinates are the data's principal directions, each scaled by about the
+    square root of its curvature. Directions orthogonal to all samples are left out; the optimum is 0 in them.
     """
     if model.penalty <= 0:
         raise InputError("penalty is 0; softmax regression needs a positive one to have a strongly convex loss.")

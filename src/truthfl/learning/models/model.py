@@ -1,6 +1,6 @@
 """`Model`: the interface of models, functions of one flat array of parameters; helper functions for their losses.
 
-`adapters` makes a model of a JAX function or a PyTorch module.
+`adapters` turns a JAX function or a PyTorch module into a model.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def train_exactly(federation: QuadraticFederation, training: Training, strategie
     mean, variance = federation.start.copy(), np.zeros_like(federation.start)
     largest = 0.0
     for _ in range(training.rounds):
-        # A local model is slope · w + offset + noise of variance `spread`, w being the round's common start.
+        # A local model is slope · w + offset + noise of variance `spread`, where w is the round's common start.
         slope, offset, spread = np.ones_like(h), np.zeros_like(h), np.zeros_like(h)
         for _ in range(training.local_steps):
             gradient = np.square(h) * (np.square(slope * mean + offset - a) + np.square(slope) * variance + spread)

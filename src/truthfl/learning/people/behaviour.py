@@ -1,4 +1,4 @@
-"""`Behaviour`: what a client really does (labels, batch, report) and what it costs them."""
+"""`Behaviour`: what a client really does (labels, batch, report) and what this costs them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Noise = np.random.Generator
 Fabricator: TypeAlias = Callable[[Sequence[Params], Noise, Honest], Params]
 """(received, noise, honest) → report. Called once per round in which the client takes part.
 
-received  the common models that the client has received, the latest last; at most `remembers` earlier ones
+received  the common models that the client has received, the latest last, with at most `remembers` earlier ones
 noise     a generator seeded by a hash of (seed, client, round)
 honest    computes the honest report when it is called
 """
@@ -29,14 +29,14 @@ class Unlabeled(Enum):
     """What a client does with the samples that they do not label by hand."""
 
     DRAWN = "their labels are drawn at random from all classes"
-    LEFT_OUT = "she trains only on the labeled samples, of which there is at least one"
+    LEFT_OUT = "they train only on the labeled samples, of which there is at least one"
     PREDICTED = "the current common model labels them, again in every round"
-    OWN_MODEL = "a model that she trains alone, on the labeled samples, labels them once, before the first round"
+    OWN_MODEL = "a model that they train alone, on the labeled samples, labels them once, before the first round"
     NEAREST = "each takes the label of the labeled sample with the nearest pixels, once, before the first round"
 
     @property
     def needs_labeled(self) -> bool:
-        """Whether it is impossible without a labeled sample; the client then labels at least one."""
+        """Whether it needs at least one labeled sample; the client then labels at least one."""
         return self in (Unlabeled.LEFT_OUT, Unlabeled.OWN_MODEL, Unlabeled.NEAREST)
 
     @property
@@ -51,7 +51,7 @@ class SoloRecipe(Enum):
     PRESCRIBED = "as the offer prescribes"
     LONGER = "with four times as many steps"
     PENALIZED = "with five times the penalty"
-    SHIFTED = "with shifted copies of her pictures, whether or not they are prescribed"
+    SHIFTED = "with shifted copies of their pictures, whether or not they are prescribed"
 
 
 def from_strategy(
@@ -65,8 +65,8 @@ def from_strategy(
     """The behaviour given by three numbers: e, D as a share of the assigned batch, and γ."""
     return Behaviour(
         name,
-        f"Labels {labeling_effort:g} of her samples and draws the other labels at random, uses {batch_share:g} times "
-        f"the batch, reports {report_scale:g} times her change.",
+        f"Labels {labeling_effort:g} of their samples and draws the other labels at random, uses {batch_share:g} times "
+        f"the batch, reports {report_scale:g} times their change.",
         labels_honestly=labeling_effort == 1,
         computes_honestly=computes and batch_share == 1,
         reports_honestly=report_scale == 1,
@@ -97,7 +97,7 @@ class Behaviour:
     last_report_scale       γ_i of the last round, reached in equal steps from `report_scale` in the first round; None
                             if it stays the same
     computes                whether they compute gradients at all, and bear the cost
-    fabricate               function that makes the report instead; it may request the honest one if they `compute`
+    fabricate               function that makes the report instead; it may request the honest one if they compute
     remembers               how many models before the latest one are passed to `fabricate`
     solo_recipe             how they train their solo model in the audition
     """
@@ -177,7 +177,7 @@ class Behaviour:
         return float(work_cost(labeling_cost, self.labeling_effort, batch_price, batch))
 
     def scale_in_round(self, round_: int, rounds: int) -> float:
-        """γ_i in this round, counted from 0, of a job of so many rounds."""
+        """γ_i in this round, counted from 0, of a job with this many rounds."""
         if self.last_report_scale is None or rounds == 1:
             return self.report_scale
         passed = round_ / (rounds - 1)  # exactly 1 in the last round, so that a last scale of 0 is reached exactly
@@ -192,7 +192,7 @@ class Behaviour:
         round_: int,
         rounds: int,
     ) -> Params:
-        """The report on the last received model, in this round of so many; a scale of 0 sends that model back.
+        """The report on the last received model, in this round of `rounds`; a scale of 0 sends that model back.
 
         `noise` and `honest` are called only if needed.
         """
@@ -207,7 +207,7 @@ class Behaviour:
         return local if scale == 1 else common + np.float32(scale) * (local - common)
 
     def _no_report(self) -> Params:
-        raise InputError(f"the behaviour {self.name!r} asks for the honest report, and declares that it computes none.")
+        raise InputError(f"the behaviour {self.name!r} asks for the honest report, but declares that it computes none.")
 
     def _checked(self, report: Params, common: Params) -> Params:
         """A fabricated report in the model's type, or `InputError`; it may be infinite if the common model is."""
@@ -243,9 +243,9 @@ def direction(noise: Noise, like: Params, size: float) -> Params:
 
 
 def finite_report(received: Params, made: Callable[[], Params]) -> Params:
-    """The report that `made` returns, but for numbers that are not finite: these stay as they were received.
+    """The report returned by `made`, except that numbers that are not finite keep their received value.
 
-    A report that grows from round to round would otherwise end the training that it spoils.
+    Otherwise a report that grows from round to round would end the training that it spoils.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         report = made()

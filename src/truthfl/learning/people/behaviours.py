@@ -25,7 +25,7 @@ def register(new_behaviour: Behaviour) -> Behaviour:
     """Register a behaviour under its name, in this process; job files may then use the name."""
     name = new_behaviour.name
     if _REGISTERED.get(name, new_behaviour) != new_behaviour:
-        raise InputError(f"there is a behaviour {name!r} already; give yours another name.")
+        raise InputError(f"the behaviour {name!r} exists already; choose another name.")
     _REGISTERED[name] = new_behaviour
     return new_behaviour
 
@@ -33,7 +33,7 @@ def register(new_behaviour: Behaviour) -> Behaviour:
 TRUTHFUL = register(
     Behaviour(
         "truthful",
-        "Labels every sample, uses the batch she was asked to use and reports what she computed; bears the whole cost.",
+        "Labels every sample, uses the requested batch and reports what they computed; bears the whole cost.",
         labels_honestly=True,
         computes_honestly=True,
         reports_honestly=True,
@@ -42,7 +42,7 @@ TRUTHFUL = register(
 LAZY_LABELER = register(
     Behaviour(
         "lazy labeler",
-        "Draws all her labels at random, and saves the cost of labeling.",
+        "Draws all their labels at random, and saves the cost of labeling.",
         labels_honestly=False,
         computes_honestly=True,
         reports_honestly=True,
@@ -52,7 +52,7 @@ LAZY_LABELER = register(
 register(
     Behaviour(
         "half-hearted labeler",
-        "Labels half of her samples, which costs half, and draws the labels of the other half at random.",
+        "Labels half of their samples, which costs half, and draws the labels of the other half at random.",
         labels_honestly=False,
         computes_honestly=True,
         reports_honestly=True,
@@ -72,7 +72,7 @@ register(
 register(
     Behaviour(
         "small batch",
-        "Computes on a fifth of the batch she was asked to use, at a fifth of the cost.",
+        "Computes on a fifth of the requested batch, at a fifth of the cost.",
         labels_honestly=True,
         computes_honestly=False,
         reports_honestly=True,
@@ -82,7 +82,7 @@ register(
 FREE_RIDER = register(
     Behaviour(
         "free rider",
-        "Does no work, which costs nothing, and sends back the model she received.",
+        "Does no work, which costs nothing, and sends back the received model.",
         labels_honestly=False,
         computes_honestly=False,
         reports_honestly=False,
@@ -95,7 +95,7 @@ FREE_RIDER = register(
 EXAGGERATOR = register(
     Behaviour(
         "exaggerator",
-        "Doubles the change she computed before she reports it, and saves nothing.",
+        "Doubles the computed change before reporting it, and saves nothing.",
         labels_honestly=True,
         computes_honestly=True,
         reports_honestly=False,
@@ -105,7 +105,7 @@ EXAGGERATOR = register(
 register(
     Behaviour(
         "understater",
-        "Halves the change she computed before she reports it, and saves nothing.",
+        "Halves the computed change before reporting it, and saves nothing.",
         labels_honestly=True,
         computes_honestly=True,
         reports_honestly=False,
@@ -115,8 +115,8 @@ register(
 register(
     Behaviour(
         "saboteur",
-        "Draws all her labels at random, computes on a fifth of the batch and doubles the change she reports; a fifth "
-        "of the computing is all she pays for.",
+        "Draws all their labels at random, computes on a fifth of the batch and doubles the reported change; a fifth "
+        "of the computing is the only cost.",
         labels_honestly=False,
         computes_honestly=False,
         reports_honestly=False,
@@ -128,8 +128,8 @@ register(
 register(
     Behaviour(
         "whisperer",
-        "Draws all her labels at random, computes on one sample and reports a fiftieth of the change; one sample per "
-        "batch is all she pays for.",
+        "Draws all their labels at random, computes on one sample and reports a fiftieth of the change; one sample "
+        "per batch is the only cost.",
         labels_honestly=False,
         computes_honestly=False,
         reports_honestly=False,
@@ -141,8 +141,8 @@ register(
 register(
     Behaviour(
         "echo",
-        "Does no work, which costs nothing, and reports the last change of the common model as her own; in her first "
-        "round there is none, and she sends the model back as it came.",
+        "Does no work, which costs nothing, and reports the last change of the common model as their own; in their "
+        "first round there is none, so they send the model back unchanged.",
         labels_honestly=False,
         computes_honestly=False,
         reports_honestly=False,
@@ -185,7 +185,7 @@ register(
 register(
     Behaviour(
         "last bit",
-        "Does no work, which costs nothing, and sends back the model she received with the last bit of one number "
+        "Does no work, which costs nothing, and sends back the received model with the last bit of one number "
         "changed, so that it is not empty.",
         labels_honestly=False,
         computes_honestly=False,
@@ -199,7 +199,7 @@ register(
 register(
     Behaviour(
         "parrot",
-        "Lets the common model of the moment label all her samples, computes and reports honestly, and saves the cost "
+        "Lets the current common model label all their samples, computes and reports honestly, and saves the cost "
         "of labeling.",
         labels_honestly=False,
         computes_honestly=True,
@@ -211,7 +211,7 @@ register(
 register(
     Behaviour(
         "half parrot",
-        "Labels half of her samples, which costs half, and lets the common model of the moment label the others.",
+        "Labels half of their samples, which costs half, and lets the current common model label the others.",
         labels_honestly=False,
         computes_honestly=True,
         reports_honestly=True,
@@ -222,7 +222,7 @@ register(
 register(
     Behaviour(
         "few labels",
-        "Labels a tenth of her samples, which costs a tenth, and trains on those alone.",
+        "Labels a tenth of their samples, which costs a tenth, and trains on those alone.",
         labels_honestly=False,
         computes_honestly=True,
         reports_honestly=True,
@@ -233,8 +233,8 @@ register(
 register(
     Behaviour(
         "neighbour labeler",
-        "Labels a quarter of her samples, which costs a quarter, and gives each of the others the label of the labeled "
-        "one that looks most like it.",
+        "Labels a quarter of their samples, which costs a quarter, and gives each of the others the label of the "
+        "labeled one that looks most like it.",
         labels_honestly=False,
         computes_honestly=True,
         reports_honestly=True,
@@ -245,8 +245,8 @@ register(
 register(
     Behaviour(
         "fading reporter",
-        "Draws all her labels at random, which saves their cost, and reports her whole change in the first round, less "
-        "of it in every further one, and a fiftieth in the last.",
+        "Draws all their labels at random, which saves their cost, and reports their whole change in the first round, "
+        "less of it in each later round, and a fiftieth in the last.",
         labels_honestly=False,
         computes_honestly=True,
         reports_honestly=False,

@@ -1,10 +1,10 @@
-"""The labels that clients train with: simulated, read from a file, or derived; which samples they are asked to label.
+"""The labels that clients train with: simulated, read from a file, or derived; the samples they are asked to label.
 
-Random labels are hashes of (seed, client, position): a client's labels do not depend on other clients, and a change of
-effort or error rate changes only the labels concerned.
+Random labels are hashes of (seed, client, position). So a client's labels do not depend on other clients, and a change
+of effort or error rate changes only the labels concerned.
 
-Samples are asked for in a random order, so that those labeled are like those not labeled, and more labels are the same
-samples and further ones.
+Samples are requested in a random order, so the labeled ones are like the others. A request for more labels contains
+the same samples and further ones.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def assigned_labels(
 ) -> IntArray:
     """The labels of `partition.rows`, in that order; effort and error rate are one number, or one per client.
 
-    A client labels the share `labeling_effort` of its samples by hand (rounded; the samples are drawn at random) and
-    draws the labels of the others uniformly from all classes, the right one included. A label made by hand is replaced
-    by one of the wrong classes with probability `error_rate`.
+    A client labels the share `labeling_effort` of their samples by hand (rounded; the samples are drawn at random).
+    They draw the labels of the others uniformly from all classes, the right one included. A label made by hand is
+    replaced by one of the wrong classes with probability `error_rate`.
     """
     number_of_classes = whole_number("classes", classes, at_least=1)
     true = numbers_below("true_labels", true_labels, number_of_classes)
@@ -49,7 +49,7 @@ def assigned_labels(
     effort = _share_per_client("labeling_effort", labeling_effort, len(partition))
     errors = _share_per_client("error_rate", error_rate, len(partition))
     if number_of_classes == 1 and errors.any():
-        raise InputError("error_rate is above 0 with 1 class; there must be 2 classes to take one for the other.")
+        raise InputError("error_rate is above 0 with 1 class; an error needs at least 2 classes.")
     labels = np.empty(len(partition.rows), dtype=np.int64)
     for first, last in client_blocks(partition.starts):
         block = slice(partition.starts[first], partition.starts[last])
@@ -65,8 +65,8 @@ def assigned_labels(
 def labeled_by_hand(clients: IntArray, sizes: IntArray, effort: FloatArray, seed: int) -> NDArray[np.bool_]:
     """A mask of the samples that these clients label by hand, ordered by client.
 
-    sizes and effort are those of `clients`. A client labels the first round(effort · size) of its samples in a random
-    order, so that with more effort it labels the same samples and further ones.
+    sizes and effort belong to `clients`. A client labels the first round(effort · size) of their samples in a random
+    order. So with more effort they label the same samples and further ones.
     """
     result = np.repeat(effort == 1.0, sizes)
     partly = (effort > 0.0) & (effort < 1.0)
@@ -112,7 +112,7 @@ def derived_labels(
     step_size: float,
     seed: int,
 ) -> Labels:
-    """One client's labels; those of samples not in the mask `by_hand` are derived from the others, as `unlabeled` says.
+    """One client's labels. Those outside the mask `by_hand` are derived from the others, as `unlabeled` says.
 
     labels             of all the client's samples; only those made by hand are read
     rounds, step_size  of the job: the number of steps of a model that the client trains alone, and their size
@@ -131,7 +131,7 @@ def derived_labels(
 def nearest_labels(known: Features, labels: Labels, others: Features) -> Labels:
     """For each of `others` the label of the nearest known sample by squared Euclidean distance; in a tie the first.
 
-    Of bytes, distances are whole numbers, which float64 holds exactly.
+    For bytes, distances are whole numbers, which float64 represents exactly.
     """
     here = known.reshape(len(known), -1).astype(np.float64)
     there = others.reshape(len(others), here.shape[1])
@@ -149,7 +149,7 @@ def own_model_labels(
 ) -> Labels:
     """The classes that the model predicts after `steps` steps of full-batch gradient descent on the known samples.
 
-    A model that diverges still predicts something, which is taken.
+    A model that diverges still predicts something, and this prediction is used.
     """
     params = model.init(seed).copy()
     weight = np.full(len(known), 1.0 / len(known), dtype=np.float32)
@@ -160,12 +160,12 @@ def own_model_labels(
 
 
 def asked_order(samples: int, client: int, seed: int) -> IntArray:
-    """The order in which this client is asked to label so many samples."""
+    """The order in which this client is asked to label this many samples."""
     return np.argsort(bits_at(key(seed, Purpose.ASKED_SAMPLES, client), np.arange(samples)), kind="stable")
 
 
 def in_asked_order(partition: Partition, seed: int) -> Partition:
-    """The partition with each client's samples in the order in which it is asked to label them."""
+    """The partition with each client's samples in the order in which they are asked to label them."""
     return _ordered(partition, np.arange(len(partition)), seed)
 
 
@@ -177,14 +177,14 @@ def _ordered(partition: Partition, client: IntArray, seed: int) -> Partition:
 
 
 def ask_for_labels(federated: Federated, labels: ArrayLike, seed: int) -> Federated:
-    """The federation of the clients who are asked for labels, each with the samples that it is asked to label.
+    """The federation of the clients asked for labels, each with the samples that they are asked to label.
 
     labels  (N,) numbers of samples; clients with 0 do not take part. Weights are shares of all labels
     """
     asked, partition = np.asarray(labels, dtype=np.int64), federated.partition
     if asked.shape != partition.sizes.shape or (asked < 0).any() or (asked > partition.sizes).any() or not asked.any():
-        raise InputError("labels are asked for that clients do not have; each number must be from 0 to her samples.")
-    present = np.flatnonzero(asked)  # those who are not asked cost nothing
+        raise InputError("labels are asked for that clients do not have; each number must be from 0 to their samples.")
+    present = np.flatnonzero(asked)  # clients who are not asked cost nothing
     sizes, asked = partition.sizes[present], asked[present]
     owner, position = owners_and_positions(sizes)
     held = partition.rows[partition.starts[present][owner] + position]
@@ -196,10 +196,10 @@ def ask_for_labels(federated: Federated, labels: ArrayLike, seed: int) -> Federa
 
 @dataclass(frozen=True, eq=False)
 class SeveralLabels:
-    """Those samples of a run that have several labels, of which one is drawn in each round.
+    """The samples of a run that have several labels; one label is drawn in each round.
 
     samples           their positions among all of the run's
-    client, position  whose each is, and its position among that client's, with those left out
+    client, position  the client of each sample, and its position among that client's samples, including those left out
     sets              their labels
     """
 
@@ -222,7 +222,7 @@ class SeveralLabels:
 def sets_given(federated: Federated, labels: Labels, effort: FloatArray, seed: int) -> LabelSets | None:
     """All labels that clients give to their samples; None if the data have one per sample.
 
-    Who labels a sample by hand, and makes no error, gives all that it has; any other sample has one label.
+    Samples labeled by hand without errors have all their labels; any other sample has one label.
 
     labels  one of each sample, as made by hand without sets, drawn at random or derived; ordered by client
     effort  (N,) the share of samples that each client labels by hand

@@ -49,7 +49,7 @@ class Profile:
 
     @classmethod
     def of_kinds(cls, kinds: Sequence[Behaviour], kind_of: IntArray, assigned: IntArray) -> Profile:
-        """The profile with these attributes, unchecked: for studies that make very many of them."""
+        """The profile with these attributes, unchecked; for studies that create very many profiles."""
         profile = cls.__new__(cls)
         profile.kinds, profile.kind_of, profile.assigned = tuple(kinds), kind_of, assigned
         return profile
@@ -75,7 +75,7 @@ class Profile:
     def strategies(self) -> Strategies:
         """(e, D, γ) of all clients; γ is that of the first round.
 
-        Label errors, samples left out, predicted and derived labels and fabricated reports are not in it.
+        It does not cover label errors, samples left out, predicted and derived labels, and fabricated reports.
         """
         return Strategies(
             labeling_effort=self._each(lambda kind: kind.labeling_effort),
@@ -141,7 +141,7 @@ class Profile:
         return labels
 
     def labels_before_derived(self, federated: Federated, seed: int) -> Labels:
-        """The labels of all samples, made by hand or drawn at random; those to be derived are drawn, too."""
+        """The labels of all samples, made by hand or drawn at random; labels that will be derived are drawn, too."""
         if self.labels_are_true:
             return federated.true_labels()
         return assigned_labels(

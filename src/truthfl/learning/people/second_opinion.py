@@ -1,4 +1,4 @@
-"""What a model thinks of labels: the probability of each class, and a quick model trained on the labels themselves."""
+"""A model's opinion on labels: the probability of each class, and a quick model trained on the labels themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from truthfl.learning.solo import Recipe, train_all_alone
 
 FEWEST_LABELS = 50  # for a quick model
 PARTS = 4
-LEAD = 0.1  # over always naming the most frequent class, as a share of the samples; with less it is not asked
+LEAD = 0.1  # over always naming the most frequent class, as a share of the samples; below this, no opinion
 RECIPE = Recipe(steps=400, batch_size=32, step_size=4.0, penalty=1e-3, shifts=0)
 BLOCK = 1024
 MOST_DOUBTED, SHARE_DOUBTED = 10, 0.1
@@ -24,7 +24,7 @@ Probabilities = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Opinion:
-    """What a model thinks of some samples.
+    """A model's opinion on some samples.
 
     positions      of these samples, among all
     probabilities  of each class, (samples, classes)
@@ -38,7 +38,7 @@ class Opinion:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A label that a model would have given otherwise.
+    """A label with which a model disagrees.
 
     chance  the probability that the model gives to the label
     """
@@ -53,7 +53,7 @@ OpinionSource = Callable[[Sequence[int], Sequence[str]], Opinion | None]  # of l
 
 
 def doubts(opinion: Opinion, labels: Sequence[int]) -> list[Doubt]:
-    """Labels that the model would have given otherwise, the least probable first; a tenth of all labels at most."""
+    """Labels with which the model disagrees, the least probable first; at most a tenth of all labels."""
     found = []
     for position, row in zip(opinion.positions, opinion.probabilities, strict=True):
         label, predicted = labels[position], int(row.argmax())
@@ -71,9 +71,9 @@ def class_probabilities(model: Model, params: Params, features: Features) -> Pro
 
 
 def cross_probabilities(features: Features, labels: Labels, classes: Sequence[str]) -> Probabilities | None:
-    """Probabilities by quick models, of each sample by one that was trained on the others.
+    """Probabilities by quick models; each sample's comes from a model trained on the others.
 
-    None if there are too few labels, or if the models do not learn enough to be asked.
+    None if there are too few labels, or if the models do not learn enough to be useful.
     """
     if len(labels) < FEWEST_LABELS:
         return None

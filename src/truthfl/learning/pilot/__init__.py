@@ -1,1 +1,1 @@
-"""What is measured on the operator's own data before a job is planned."""
+"""Measurements on the operator's own data before a job is planned."""

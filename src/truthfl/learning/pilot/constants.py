@@ -1,6 +1,6 @@
 """The mechanism's constants of a model and its data, each with its kind and how it was measured.
 
-A server that has no access to the clients' data measures a federation made of its own pilot data.
+A server that has no access to the clients' data measures a federation of its own pilot data.
 
 The noise of private training counts as variance.
 """
@@ -77,8 +77,8 @@ class MeasuredConstants:
 def measure_constants(federated: Federated, *, batch_size: int = 50, seed: int = 0) -> MeasuredConstants:
     """Measure softmax regression: by formulas where they exist, else from gradients along an honest training run.
 
-    Raises `InputError` for other models: their losses are not convex, so that strong convexity, the optimum and the
-    constants derived from it are not defined. `measure_gradients` works for any model.
+    Raises `InputError` for other models. Their losses are not convex, so strong convexity, the optimum and the derived
+    constants are not defined. `measure_gradients` works for any model.
     """
     model = federated.model
     if not isinstance(model, SoftmaxRegression):
@@ -86,7 +86,7 @@ def measure_constants(federated: Federated, *, batch_size: int = 50, seed: int =
             f"{type(model).__name__} has no strongly convex loss, so the bounds' constants are not defined for it; "
             "calibrate its loss model instead, or use softmax regression."
         )
-    with one_blas_thread():  # many small products: threads would wait for each other
+    with one_blas_thread():  # many small products, where threads would wait for each other
         return _measured(model, federated, batch_size, seed)
 
 
@@ -142,7 +142,7 @@ def _mean_loss(model: SoftmaxRegression, matrix: convex.Floats, x: convex.Floats
 
 MOMENTS = 6  # points of a training run at which gradients are measured
 BATCHES, BATCH = 16, 16  # number and size of the batches from which a variance is estimated
-MOST_MEASURED = 100  # clients whose own gradients are computed; of more, it is those of the classes
+MOST_MEASURED = 100  # clients whose own gradients are computed; with more, gradients are computed by class
 SHIFTED = 256  # number of samples from which the label shift is estimated
 
 
@@ -158,8 +158,8 @@ class Gradients:
 def measure_gradients(federated: Federated, *, batch_size: int = 50, seed: int = 0) -> Gradients:
     """The largest value of each estimate along an honest run.
 
-    σ_i² from the spread of the gradients of small batches, G² from the gradient over all data of a client, β from the
-    gradients of single samples with their own and with random labels.
+    σ_i² comes from the spread of the gradients of small batches, G² from the gradient over all data of a client, and β
+    from the gradients of single samples with their own and with random labels.
     """
     path = honest_path(federated, batch_size, seed)[:: MOMENTS // 2]
     rng = generator(seed, Purpose.TEST)
@@ -182,11 +182,11 @@ def measure_reduced_and_whole(
 ) -> list[Gradients]:
     """The gradients of a reduced federation and of the whole one, along an honest run of the reduced one.
 
-    Both hold the same samples. Each sample's gradient is computed once, however many clients hold it; σ_i² is the mean
-    of the squared norms less the squared norm of the mean, or what is expected of it, of many clients. β and G² are
-    those of the reduced federation for both.
+    Both hold the same samples. Each sample's gradient is computed once, however many clients hold it. σ_i² is the mean
+    of the squared norms minus the squared norm of the mean; with many clients it is the expected value of this. For
+    both federations, β and G² are those of the reduced one.
     """
-    rows = np.flatnonzero(np.bincount(whole.partition.rows))  # that somebody holds
+    rows = np.flatnonzero(np.bincount(whole.partition.rows))  # held by at least one client
     rng, shifted = generator(seed, Purpose.TEST), rows[np.linspace(0, len(rows) - 1, SHIFTED).astype(int)]
     own, of_all = np.zeros(len(reduced.partition)), np.zeros(len(whole.partition))
     counts = class_counts(whole) if len(whole.partition) > MOST_MEASURED else None
@@ -212,7 +212,7 @@ def measure_reduced_and_whole(
 
 
 def _noise(federated: Federated, batch_size: ArrayLike) -> NDArray[np.float64]:
-    """What noise with these batches adds to each client's σ²: as much as makes up its variance, when divided by D."""
+    """The variance that noise with these batches adds to each client's σ²; divided by D, it is the noise's variance."""
     batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (len(federated.partition),))
     if not isinstance(federated.model, PrivateModel):
         return np.zeros(len(batches))
@@ -240,13 +240,13 @@ def _variances_by_class(
     square: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """σ_i² that is expected of clients with so many samples of each class, `counts` (N, C); none costs a gradient.
+    """The expected σ_i² of clients with this many samples of each class, `counts` (N, C); computes no gradients.
 
     With g_c and q_c the mean gradient and the mean squared norm of the N_c samples of class c, and w_c = q_c − ‖g_c‖²,
     a client who draws n_c of them, n in all, has in expectation
     σ_i² = Σ_c (n_c/n) q_c − ‖Σ_c (n_c/n) g_c‖² − Σ_c (n_c/n²) w_c (1 − n_c/N_c).
 
-    rows    the samples that somebody holds
+    rows    the samples held by at least one client
     square  by sample: the squared norm of its gradient
     """
     labels, held = federated.data.labels, np.flatnonzero(counts.any(axis=0))

@@ -1,19 +1,19 @@
-"""What an honest round does to a model and how long honest reports are, from pilot clients.
+"""The effect of an honest round on a model, and the lengths of honest reports, measured with pilot clients.
 
 The length of a report is the L2 norm of its change of the common model. Honest jobs are trained with clients drawn anew
-from the pilot data, and the lengths are taken in some rounds. Square roots of lengths are described by their mean and
-standard deviation in each round, and by one generalized Pareto tail over all rounds, which is never lighter than an
-exponential one. (Logarithms would be wrong: small batches of samples that are learned already make reports of nearly 0,
-which spread the logarithms without making any report longer.)
+from the pilot data, and the lengths are measured in some rounds. Square roots of lengths are described by their mean
+and standard deviation in each round, and by one generalized Pareto tail over all rounds. This tail is never lighter
+than an exponential one. (Logarithms would be wrong: small batches of samples that are learned already make reports of
+nearly 0. These spread the logarithms without making any report longer.)
 
-A bound is stated for a number of earlier rounds that changed the model, not for a number of rounds: a round that was
-skipped leaves the model as far behind, and the next reports as long, as they were. For the same reason a bound is the
-largest of those from half that number on: in a job in which reports are missing, the model may be that far behind.
+A bound is stated for a number of earlier rounds that changed the model, not for a number of rounds: a skipped round
+leaves the model as far behind, and the next reports as long, as before. For the same reason a bound is the largest one
+from half that number on: in a job in which reports are missing, the model may be that far behind.
 
-How far the loss may rise in an honest round depends on the model from which the round starts far more than on the
-number of the round: with a step that is nearly too long it rises often, and soon falls again. So honest rounds are
-trained from that very model, each by clients drawn anew from one half of the pilot's samples; the loss is that on the
-other half.
+How far the loss may rise in an honest round depends far more on the model at the start of the round than on the number
+of the round. With a step that is nearly too long, the loss rises often and soon falls again. So honest rounds are
+trained from that very model, each by clients drawn anew from one half of the pilot's samples. The loss is measured on
+the other half.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TAIL = 0.1  # the share of values that counts as the tail
 HEAVIEST = 0.3  # the largest shape of the tail
 
 Bounds = tuple[tuple[int, float], ...]
-"""Pairs: a number of earlier rounds that changed the model, rising from 0, and the bound after so many."""
+"""Pairs: a number of earlier rounds that changed the model, rising from 0, and the bound after this many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Tail:
 
     center, spread  one for each round
     start           of the tail, in spreads above the center
-    scale, shape    of the generalized Pareto distribution of what is beyond
+    scale, shape    of the generalized Pareto distribution of the values beyond
     """
 
     center: FloatArray
@@ -96,14 +96,14 @@ def measure_report_bounds(side: ServerSide, batches: FloatArray) -> Bounds:
 
 
 def largest_from_half(moments: NDArray[np.int64], values: FloatArray) -> FloatArray:
-    """By moment: the largest value from half that moment on to it; in between values are on straight lines."""
+    """By moment: the largest value from half that moment up to it; values in between lie on straight lines."""
     halves = np.interp(moments / 2.0, moments, values)
     between = (moments[None] <= moments[:, None]) & (moments[None] >= moments[:, None] / 2.0)
     return np.asarray(np.maximum(halves, np.where(between, values[None], -np.inf).max(axis=1)))
 
 
 def moments_of(rounds: int) -> NDArray[np.int64]:
-    """The numbers of earlier rounds that are looked at, from 0 to the last, closer together at the beginning."""
+    """The numbers of earlier rounds to measure, from 0 to the last, closer together at the beginning."""
     return np.unique(np.rint(np.geomspace(1, rounds, min(MOST_ROUNDS, rounds))).astype(np.int64)) - 1
 
 
@@ -142,7 +142,7 @@ MOST_SAMPLES = 1000  # on which the loss is measured
 
 @dataclass(frozen=True, eq=False)
 class WhoTrains:
-    """Those who take part in a job: numbers of samples, batches, weights (of sum 1) and shares of rounds."""
+    """The participants of a job: numbers of samples, batches, weights (with sum 1) and shares of rounds."""
 
     sizes: tuple[int, ...]
     batches: FloatArray
@@ -150,7 +150,7 @@ class WhoTrains:
     participation: FloatArray
 
     def some(self) -> WhoTrains:
-        """All, or `MOST_CLIENTS` of them, whose sums are noisier than those of all."""
+        """All of them, or `MOST_CLIENTS`, whose sums are noisier than the sums of all."""
         if len(self.sizes) <= MOST_CLIENTS:
             return self
         order = np.argsort(self.batches, kind="stable")
@@ -175,11 +175,11 @@ def lengths(changes: NDArray[np.float32]) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class PilotRounds:
-    """Honest rounds of pilot clients, who stand for those of a job.
+    """Honest rounds of pilot clients, who stand for the clients of a job.
 
     model    of the job
-    samples  that nobody of them trains on
-    drawn    for each draw of clients, what computes their changes
+    samples  on which none of them trains
+    drawn    for each draw of clients, the object that computes their changes
     weight   of their reports
     combine  the server's rule for reports
     """
@@ -191,18 +191,18 @@ class PilotRounds:
     combine: Combine
 
     def loss(self, params: Params) -> float:
-        """The loss of a model on the samples; infinity if it is none."""
+        """The loss of a model on the samples; infinity if it is not a number."""
         with np.errstate(all="ignore"):
             loss = self.model.loss(params, self.samples.features, self.samples.labels)
         return loss if np.isfinite(loss) else np.inf
 
     def after(self, params: Params, round_: int) -> HonestRounds:
-        """What honest rounds from this model do."""
+        """The effect of honest rounds from this model."""
         models = [self.combine(round_ + 1, params, changes, self.weight) for changes in self._changes(params, round_)]
         return HonestRounds(np.array([self.loss(one) for one in models]), lengths(np.array(models) - params))
 
     def after_one(self, params: Params, round_: int, weight: float) -> HonestRounds:
-        """What single honest reports do to this model, at this weight; the lengths are those of their changes."""
+        """The effect of single honest reports on this model, at this weight; the lengths are those of their changes."""
         reports = np.concatenate(self._changes(params, round_))
         losses = [self.loss(params + np.float32(weight) * change) for change in reports]
         return HonestRounds(np.array(losses), lengths(reports))
@@ -213,7 +213,7 @@ class PilotRounds:
 
 
 def pilot_rounds(side: ServerSide, training: Training, who: WhoTrains, combine: Combine) -> PilotRounds:
-    """Honest rounds of a job with this training in which these take part."""
+    """Honest rounds of a job with this training and these participants."""
     who, pilot = who.some(), side.pilot
     order = generator(FIRST_SEED, Purpose.TEST).permutation(len(pilot.data))
     half = len(order) // 2
@@ -234,7 +234,7 @@ def pilot_rounds(side: ServerSide, training: Training, who: WhoTrains, combine: 
 def _exchanged(
     labels: NDArray[np.int64], rows: NDArray[np.int64], inside: NDArray[np.int64], outside: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """These rows, with those outside replaced by ones inside of the same class, in turn; of any, if it has none."""
+    """These rows. Those outside are replaced in turn by inside rows of the same class, or of any if it has none."""
     exchanged, leaves = rows.copy(), np.isin(rows, outside)
     for label in np.unique(labels[rows[leaves]]).tolist():
         places = np.flatnonzero(leaves & (labels[rows] == label))

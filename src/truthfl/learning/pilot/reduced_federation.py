@@ -1,9 +1,9 @@
 """Reduces a federation of many clients to a few dozen: some single clients, the others merged into groups.
 
 The objective Σ p_i F_i stays the same. A group has the total weight of its members and draws its batches from all their
-samples, so that the noise of the common gradient is still Σ p²σ²/D, over fewer and larger terms. Groups that hold each
-of the pilot's samples many times hold them in proportion, fewer times. What a run costs depends neither on the number
-of clients nor on what they hold.
+samples. So the noise of the common gradient is still Σ p²σ²/D, over fewer and larger terms. If a group holds each of
+the pilot's samples many times, it keeps fewer copies, in proportion. The cost of a run depends neither on the number of
+clients nor on the samples that they hold.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from truthfl.learning.data.partition import Federated, Partition, owners_and_pos
 GROUPS = 10
 SAMPLED_CLIENTS = 20
 MOST_GROUPED_SAMPLES = 2000  # that all groups together draw in a round
-MOST_ROWS = 2000  # of a group, or as many as there are samples in all
+MOST_ROWS = 2000  # of a group, or the number of all samples if that is larger
 COPIES = 8  # average copies of a sample in a group whose weights are not proportional to data size
 
 
@@ -93,7 +93,7 @@ def _groups(clients: IntArray, weight: FloatArray, main_class: IntArray, count: 
 
 
 def _rows(federated: Federated, clients: IntArray) -> IntArray:
-    """The samples of these clients, each client's share of them being her share of their total weight.
+    """The samples of these clients; each client's share of them is their share of the total weight.
 
     If weights are proportional to data size, every sample occurs as often as it is held; else samples are repeated.
     """
@@ -107,14 +107,14 @@ def _rows(federated: Federated, clients: IntArray) -> IntArray:
 
 
 def _not_more(rows: IntArray, most: int) -> IntArray:
-    """These rows; of more than `most` of them so many, evenly chosen, in which each occurs in proportion, rounded."""
+    """These rows; if there are more than `most`, this many of them, evenly chosen, each in proportion, rounded."""
     if len(rows) <= most:
         return rows
     return np.sort(rows)[((np.arange(most) + 0.5) * len(rows) / most).astype(np.int64)]
 
 
 def _participation(federated: Federated, clients: IntArray) -> float:
-    """The q of a group at which p²(1−q)/q, the variance added by absence, is the sum of that of its members."""
+    """The q of a group at which p²(1−q)/q, the variance added by absence, is the sum over its members."""
     p, q = federated.weight[clients], federated.participation[clients]
     if len(clients) == 1:
         return float(q[0])
@@ -133,12 +133,12 @@ class ReducedFederation:
     single_clients: int
 
     def batches(self, size: float) -> FloatArray:
-        """Batches in proportion to weight, in all as many samples as ten clients with this batch size draw."""
+        """Batches in proportion to weight, in total as many samples as ten clients with this batch size draw."""
         total = size * min(GROUPS, len(self.members))
         return np.maximum(np.rint(total * self.federated.weight), 1.0)
 
     def assigned(self, batches: FloatArray, most: int = MOST_GROUPED_SAMPLES) -> FloatArray:
-        """The batches of single clients as they are, and of groups in sum, but not more than a run can afford.
+        """The batches of single clients unchanged, and of groups in sum, but within what a run can afford.
 
         batches  one number per original client
         most     samples that all groups together draw in a round

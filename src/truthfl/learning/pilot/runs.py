@@ -28,12 +28,12 @@ class PilotDesign:
     honest_seeds    runs of each honest batch size; more, because the effect of the batch size is small
     search_seeds    runs of each step size that is tried; `seeds` if None
     batch_sizes     of the honest runs
-    report_scales   γ of the runs in which one client scales her report
+    report_scales   γ of the runs in which one client scales their report
     lie_batch_size  batch size of all clients in runs with a lie, in the step search and when gradients are measured
     step_range      the smallest and the largest step size that is tried
 
-    There are no batch sizes far below those of a contract: if all clients' batches are tiny, the loss rises faster than
-    c + v/D, and work would be overvalued.
+    No batch sizes are far below a contract's. If all clients' batches are tiny, the loss rises faster than c + v/D, and
+    work would be overvalued.
     """
 
     seeds: int = 8
@@ -59,7 +59,7 @@ class PilotDesign:
         return [RunKind.honest(batches(size), self.honest_seeds) for size in self.batch_sizes]
 
     def lie_runs(self, batch_size: FloatArray, liars: Sequence[int]) -> list[RunKind]:
-        """Runs with one lie: each of `liars` in turn does not label; then, for each scale, scales her report."""
+        """Runs with one lie: each of `liars` in turn does not label; then, for each scale, scales their report."""
         honest = RunKind.honest(batch_size, self.seeds)
         idle = [honest.with_lie(client, labeling_effort=0.0) for client in liars]
         scaled = [honest.with_lie(client, report_scale=scale) for scale in self.report_scales for client in liars]
@@ -124,7 +124,7 @@ class Pilot:
 
 
 def pilot_runs(federated: Federated, evaluation: LabeledSamples, design: PilotDesign | None = None) -> Pilot:
-    """Honest runs at several batch sizes; runs in which one client in turn does not label, or scales her report.
+    """Honest runs at several batch sizes; runs in which one client in turn does not label, or scales their report.
 
     Losses are those on the evaluation data.
     """
@@ -137,9 +137,9 @@ def paired_pilot_runs(
 ) -> Pilot:
     """The runs of a reduced federation: its single clients lie in turn, each paired with honest runs of the same draws.
 
-    The effect of one client of small weight is less than the noise between seeds, so it is measured as a difference
-    between paired runs; these need half as many seeds. A liar's batch is at least that of the design, whatever her
-    weight, because a tiny batch is mostly noise. Each client has seeds of her own.
+    The effect of one client with a small weight is less than the noise between seeds. So it is measured as a difference
+    between paired runs, which need half as many seeds. A liar's batch is at least the design's, whatever their weight,
+    because a tiny batch is mostly noise. Each client has their own seeds.
     """
     design = design or PilotDesign()
     design = replace(design, seeds=max(2, design.seeds // 2))
@@ -169,7 +169,7 @@ def strategies_of(kinds: Sequence[RunKind]) -> Strategies:
 def final_losses(federated: Federated, evaluation: LabeledSamples, kinds: Sequence[RunKind]) -> FloatArray:
     """The losses after the last round, in the order of `strategies_of`.
 
-    Runs in which a client does not label have labels of their own; to bound memory, few kinds are trained together.
+    Runs in which a client does not label have their own labels. To limit memory, few kinds are trained together.
     """
     losses = []
     for labeled, group in groupby(kinds, lambda kind: kind.labels_honestly):
@@ -189,7 +189,7 @@ SAMPLES_FOR_VARIANCE = 1000
 def spread_of_loss(pilot: Federated, test: LabeledSamples, batches: NDArray[np.float64]) -> tuple[float, float]:
     """The standard deviation of the final loss between jobs, and its variance between the test samples of one job.
 
-    Jobs are simulated by a bootstrap: each trial uses another seed and the pilot's samples resampled with replacement.
+    Jobs are simulated by a bootstrap. Each trial uses another seed and resamples the pilot's samples with replacement.
     """
     losses, params = honest_runs([(resampled(pilot, k), batches, k) for k in range(RESAMPLED_PILOTS)], test)
     variances = [float(np.var(sample_losses(pilot, own, test))) for own in params]
@@ -203,20 +203,20 @@ def resampled(pilot: Federated, trial: int) -> Federated:
 
 
 def sample_losses(federated: Federated, params: NDArray[np.float32], test: LabeledSamples) -> NDArray[np.float64]:
-    """The losses of single test samples; of at most `SAMPLES_FOR_VARIANCE`, evenly spaced."""
+    """The losses of single test samples, at most `SAMPLES_FOR_VARIANCE` of them, evenly spaced."""
     model, features, labels = federated.model, test.features, test.labels
     chosen = np.linspace(0, len(labels) - 1, min(len(labels), SAMPLES_FOR_VARIANCE)).astype(int)
     return np.array([model.loss(params, features[k : k + 1], labels[k : k + 1]) for k in chosen])
 
 
 SEEDS = 4
-MOST_STEPS = 20  # the loss is measured after so many even shares of the rounds, or fewer
+MOST_STEPS = 20  # the loss is measured after at most this many even shares of the rounds
 
 
 def measure_loss_by_rounds(federated: Federated, test: LabeledSamples, batches: FloatArray) -> tuple[float, ...]:
     """The rise of the loss of honest training if it ends after 0, 1/k, 2/k, … of the rounds; the last one is 0.
 
-    k is `MOST_STEPS`, or the number of rounds if that is smaller. A loss that is lower than a later one counts as that.
+    k is `MOST_STEPS`, or the number of rounds if that is smaller. A loss lower than a later one counts as that one.
     """
     rounds, seeds = federated.training.rounds, np.arange(SEEDS)
     steps = min(rounds, MOST_STEPS)

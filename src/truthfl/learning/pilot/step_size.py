@@ -1,6 +1,6 @@
 """Searches the step size with the least final loss; measures the effect of a scaled report on the loss.
 
-Below the best step size, a client who scales up her report lowers the loss, because this acts like a larger step
+Below the best step size, a client who scales up their report lowers the loss, because this acts like a larger step
 (docs/learning.md).
 """
 
@@ -81,7 +81,7 @@ def find_step_size(
 
 @dataclass(frozen=True, eq=False)
 class ScaledReportEffect:
-    """The change of the loss if one client scales her report: mean and standard error over paired seeds, by scale."""
+    """The change of the loss if one client scales their report: mean and standard error over paired seeds, by scale."""
 
     report_scale: NDArray[np.float64]
     change: NDArray[np.float64]
@@ -117,7 +117,7 @@ def _losses(
 ) -> NDArray[np.float64]:
     batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (len(federated.partition),))
     honest, draws = Strategies.truthful(batches), np.tile(np.arange(seeds), len(steps))
-    with np.errstate(over="ignore", invalid="ignore"):  # training may diverge; its loss is infinite then
+    with np.errstate(over="ignore", invalid="ignore"):  # training may diverge; its loss is then infinite
         trained = train(
             federated, honest, draws, step_sizes=np.repeat(steps, seeds), evaluate_on={"evaluation": evaluation}
         )

@@ -1,1 +1,1 @@
-"""The tasks that come along: pictures, tables, texts; and those of one's own."""
+"""The built-in tasks (pictures, tables, texts) and custom tasks."""

@@ -1,7 +1,7 @@
-"""Custom tasks: loaded from a file or an installed module, checked, and what they raise put into one sentence.
+"""Custom tasks: loaded from a file or an installed module, checked, and with their errors put into one sentence.
 
-A file is read and executed once per process, and its digest is that of the source which was executed: what a process
-computes and what it says about its source cannot differ.
+A file is read and executed once per process, and its digest is the digest of the executed source. So a process always
+reports the source that it runs.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _LOCK = threading.RLock()  # a file may load another task
 
 
 def own_task_class(use: str) -> type[Task]:
-    """The class that "FILE.py:Class" or "module:Class" names; `InputError` if it is no task.
+    """The class named by "FILE.py:Class" or "module:Class"; `InputError` if it is no task.
 
-    Whatever else its methods raise becomes an `InputError` that names the method.
+    Any other error in its methods becomes an `InputError` that names the method.
     """
     return _loaded(use).made
 
@@ -88,7 +88,7 @@ def _require_methods(made: type[Task]) -> None:
     if given and len(given) < len(COMPUTING) and made.model is Task.model:
         lacking = [name for name in COMPUTING if name not in given]
         raise InputError(
-            f"{made.__name__} has {', '.join(given)} and lacks {', '.join(lacking)}; a model of one's own is all four "
+            f"{made.__name__} has {', '.join(given)} and lacks {', '.join(lacking)}; a custom model is all four "
             "of size, start, scores and gradient, or made by the method model."
         )
     if callable(getattr(made, OWN_STEPS, None)) and not given and made.model is Task.model:
@@ -153,15 +153,15 @@ def failure(error: BaseException) -> str:
 
 
 def guarded(made: type[Task]) -> type[Task]:
-    """A subclass of the same name whose methods raise nothing but `InputError`, and whose results are checked.
+    """A subclass of the same name whose methods raise only `InputError`, and whose results are checked.
 
-    A class that has fields of its own and is not declared as a dataclass is made one.
+    A class that has fields of its own and is not declared as a dataclass becomes one.
     """
     if "__dataclass_fields__" not in vars(made):
         made = dataclass(frozen=True)(made)
     methods = {name: _in_words(made, name) for name in CALLED if callable(getattr(made, name, None))}
     if made.model is Task.model and not all(name in methods for name in COMPUTING):
-        del methods["model"]  # `Task.has_own_model` is told by it
+        del methods["model"]  # `Task.has_own_model` looks for it
     checks: dict[str, Callable[[Task, Any, Any], Any]] = {
         "read": _checked_read,
         "operator_samples": _checked_read,
@@ -226,7 +226,7 @@ def _checked_read(task: Task, read: Any, _: Any) -> ReadSamples:
 
 
 def _checked_label(task: Task, label: Any) -> str:
-    """A label as text: of several classes, which may be a list, as `class_sets` joins them."""
+    """A label as text; several classes, which may be a list, are joined as in `class_sets`."""
     name = type(task).__name__
     if isinstance(label, list | tuple | set | frozenset):
         if not task.several_labels:
@@ -278,7 +278,7 @@ def _checked_document(task: Task, document: Any, _: Any) -> dict[str, Any]:
 
 
 class _CheckedModel:
-    """Checks a model that `Task.model` gave; the first of each shape is made twice, and both must start alike."""
+    """Checks a model returned by `Task.model`; the first of each shape is made twice, and both must start alike."""
 
     def __init__(self) -> None:
         self.known: set[tuple[int, ...]] = set()
@@ -298,7 +298,7 @@ class _CheckedModel:
             again = task.model(shape)
             if again is None or not np.array_equal(model.init(0), again.init(0)):
                 self.known.discard(shape)
-                raise InputError(f"{name}'s model starts otherwise each time; from_torch needs seeded=True.")
+                raise InputError(f"{name}'s model starts differently each time; from_torch needs seeded=True.")
         made: Model = model
         return made
 
@@ -306,7 +306,7 @@ class _CheckedModel:
 Floats = NDArray[np.float32]
 BLOCK = 4096  # samples per call
 CHECKED, DIRECTIONS, STEP = 256, 8, 0.05  # of the check of gradients: samples, directions, their length
-LARGEST_ERROR = 0.3  # of slopes by the gradient, as a share of those that losses show
+LARGEST_ERROR = 0.3  # of slopes by the gradient, as a share of the slopes of the loss
 
 
 @dataclass(frozen=True)
@@ -393,7 +393,7 @@ def inputs(features: Features) -> Floats:
 
 
 def require_trainable(model: Model, samples: LabeledSamples, name: str) -> None:
-    """Raise `InputError` unless scores at the start are finite, and the gradient is that of the loss.
+    """Raise `InputError` unless scores at the start are finite, and the gradient is the gradient of the loss.
 
     name  of the task whose model it is
     """
@@ -424,7 +424,7 @@ def require_trainable(model: Model, samples: LabeledSamples, name: str) -> None:
     measured, error = np.linalg.norm(rises), np.linalg.norm(told - rises)
     if max(float(measured), float(np.linalg.norm(told))) > 1e-6 and error > LARGEST_ERROR * measured:
         raise InputError(
-            f"{name}'s gradient is not that of the loss of its scores: in {DIRECTIONS} small steps it tells changes "
+            f"{name}'s gradient is not that of the loss of its scores: in {DIRECTIONS} small steps it predicts changes "
             f"of the loss that are wrong by {100 * error / max(float(measured), 1e-12):.0f}%. It must be the sum over "
             "samples of weight times the gradient of the cross-entropy."
         )
@@ -445,7 +445,7 @@ def _blocks(count: int) -> Iterator[slice]:
 
 
 class OwnSteps:
-    """A model that computes losses and gradients as another one, and is trained by `task.local_steps`."""
+    """A model with the losses and gradients of another one, but trained by `task.local_steps`."""
 
     def __init__(self, model: Model, task: Task, penalty: float | None = None) -> None:
         self.model, self.task = model, task

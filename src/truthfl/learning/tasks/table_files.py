@@ -1,6 +1,6 @@
 """Reads tables from .csv, .npz and .parquet files, and writes .csv files.
 
-All cells are read as texts; which columns are numbers is the task's to know.
+All cells are read as texts; the task decides which columns are numbers.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ NPZ_NAMES = ("rows", "columns")
 csv.field_size_limit(MAX_BYTES)
 
 Rows = tuple[tuple[str, ...], NDArray[Any], tuple[str, ...]]
-"""Names of columns, cells, and where each row is."""
+"""Names of columns, cells, and the place of each row."""
 
 
 def read_table(path: Path, label: str, separator: str | None = None) -> ReadSamples:
-    """The rows of a file without the column `label`, whose cells are the labels, unless all of them are empty.
+    """The rows of a file without the column `label`. Its cells are the labels, unless all of them are empty.
 
     .csv      with a header, in UTF-8
     .npz      arrays `rows` (n, columns), `columns` (names), and optionally `labels` (names, or positions in `classes`)
@@ -98,9 +98,9 @@ def csv_rows(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def not_utf8(path: Path, error: UnicodeDecodeError) -> InputError:
-    """What to say of a file in another encoding."""
+    """The error for a file in another encoding."""
     byte = error.object[error.start]
-    return InputError(f"{path} cannot be read as UTF-8 (byte 0x{byte:02x} at {error.start}); save it so.")
+    return InputError(f"{path} cannot be read as UTF-8 (byte 0x{byte:02x} at {error.start}); save it as UTF-8.")
 
 
 def _csv_rows(path: Path, _label: str, _separator: str | None) -> Rows:
@@ -167,7 +167,7 @@ def _parquet_rows(path: Path, _label: str, _separator: str | None) -> Rows:
 
 
 def _cells(rows: Sequence[Sequence[Any]], columns: int) -> NDArray[Any]:
-    """The cells as texts, (rows, columns); of type object, for one long cell must not make all of them long."""
+    """The cells as texts, (rows, columns); of type object, so that one long cell does not make all of them long."""
     cells = np.empty((len(rows), columns), dtype=object)
     for k, row in enumerate(rows):
         cells[k] = [_text(cell) for cell in row]

@@ -1,7 +1,7 @@
-"""`Tables`: rows with numbers and categories, the classes being in one column; the tables that are built in.
+"""`Tables`: rows with numbers and categories, and the classes in one column; the built-in tables.
 
-scikit-learn's files are read without importing it. They have no names of columns; those here are what its own
-documentation calls them.
+scikit-learn's files are read without importing it. They have no column names; the names here come from its
+documentation.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ SHOWN = 5  # names in a sentence
 
 @dataclass(frozen=True)
 class Tables(TaskOfFiles):
-    """Rows of a table: numbers, standardised by the operator's pilot data, and categories, one 0 or 1 for each value.
+    """Rows of a table: numbers, standardised by the operator's pilot data, and categories, a 0 or 1 for each value.
 
     label       name of the column with the class
     numbers     columns with numbers
-    categories  columns with categories. Of columns in neither list, those in which every cell is a number are numbers,
-                and others with at most 50 values are categories
+    categories  columns with categories. A column in neither list has numbers if every cell is a number. Otherwise it
+                has categories if it has at most 50 values
     ignore      columns that are left out
 
     Fitted: means, scales of the numbers; values of each category.
@@ -286,7 +286,7 @@ def _require_names(field: str, names: object) -> None:
 
 
 def _require_fitted(task: Tables) -> None:
-    """Raise `InputError` unless what was measured can be so; it may come from somebody else."""
+    """Raise `InputError` unless these measured values are possible; they may come from somebody else."""
     numbers, scales, values = task.means, task.scales, task.values
     for field, found in (("means", numbers), ("scales", scales)):
         if not isinstance(found, tuple) or not all(_is_number(one) for one in found):

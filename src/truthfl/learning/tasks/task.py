@@ -1,6 +1,6 @@
-"""`Task`: what is learned: how samples are read, turned into numbers and shown, and by which model they are learned.
+"""`Task`: what to learn: how samples are read, turned into numbers and shown, and which model learns them.
 
-Planning, verification, runs, servers, participants and audits know what is learned through this class alone.
+Planning, verification, runs, servers, participants and audits access the task through this class alone.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class ReadSamples:
     """Samples as a file has them.
 
     raw       an array whose first axis are the samples: cells of a table (n, columns), texts (n,), pictures
-    labels    names of the classes; None if the file has none. If a sample may have several: as `class_sets` joins them
+    labels    names of the classes; None if the file has none. If a sample may have several: joined as in `class_sets`
     columns   names of a table's columns
-    problems  a sentence for each sample that was left out
-    file      the file that they are in, as people know it
-    places    where each is in the file, as "line 7"
+    problems  a sentence for each sample left out
+    file      the file that they come from, as people know it
+    places    the place of each in the file, such as "line 7"
     """
 
     raw: NDArray[Any]
@@ -55,34 +55,34 @@ class ReadSamples:
         return ReadSamples(self.raw[rows], labels, self.columns, file=self.file, places=places)
 
     def with_several_labels(self, separator: str) -> ReadSamples:
-        """The samples with labels that are sets of classes, which the file has with this separator between them."""
+        """The samples with labels that are sets of classes; the file separates the classes by this separator."""
         if self.labels is None:
             return self
         places = map(self.place, range(len(self)))
         return replace(self, labels=tuple(map(joined_from, self.labels, repeat(separator), places)))
 
     def place(self, row: int) -> str:
-        """Where this sample is, as "line 7 of rows.csv"."""
+        """The place of this sample, such as "line 7 of rows.csv"."""
         return f"{self.places[row] if self.places else f'sample {row + 1}'} of {self.file or 'the data'}"
 
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """What is learned. Fields are the settings of a job's [task], as JSON values, and those that `fit` adds.
+    """A task. Fields are the settings of a job's [task], as JSON values, and those that `fit` adds.
 
     classes   names of the classes; none: those in the operator's data
-    several_labels   whether a sample may have several classes, one at least
+    several_labels   whether a sample may have several classes; at least one
     revision  of a built-in task: raised when it makes other features of the same settings
     fitted    names of fields that `fit` sets, and that a job file must not
-    sources   names of data sets that come along with the task
+    sources   names of built-in data sets of the task
 
-    A model of one's own is what `model` gives, or these four methods; x are features as float32, of bytes in [0, 1]:
+    A custom model comes from `model`, or from these four methods; x are features as float32, bytes as [0, 1]:
         size(shape)                         the number of parameters, for samples of this shape
         start(shape, seed)                  the initial parameters, a flat array
         scores(params, x)                   (samples, classes): the loss is the cross-entropy of their softmax
         gradient(params, x, labels, weight) Σ_k weight_k times the gradient of sample k's loss, flat
     With them, an attribute or field `penalty` is the factor λ of (λ/2)‖params‖², which is added to loss and gradient.
-    Local training of one's own, in place of gradient steps, for a task with a model of its own:
+    Custom local training replaces gradient steps, for a task with its own model:
         local_steps(params, x, labels, batches, step_size, penalty)   the parameters after one step on each batch, flat;
                                                                       a batch is an array of positions in x
     """
@@ -102,7 +102,7 @@ class Task(ABC):
         return self.read(Path(source))
 
     def fit(self, pilot: ReadSamples, known: ReadSamples) -> Self:  # noqa: ARG002
-        """The task with what it measures on the operator's data: by default the names of the classes.
+        """The task with its measurements on the operator's data: by default the names of the classes.
 
         pilot, known  the samples to plan on, and all that the operator has
         """
@@ -128,12 +128,12 @@ class Task(ABC):
 
     @property
     def has_own_model(self) -> bool:
-        """Whether the task brings its model, so that a job's [model] does not decide."""
+        """Whether the task has its own model, so that a job's [model] does not decide."""
         return self._computes or type(self).model is not Task.model
 
     @property
     def has_own_steps(self) -> bool:
-        """Whether the task trains its model by a method of its own."""
+        """Whether the task has its own method for training its model."""
         return callable(getattr(self, OWN_STEPS, None))
 
     @property
@@ -150,7 +150,7 @@ class Task(ABC):
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
-        """The task with these values, which come from somebody else; `InputError` if they are none."""
+        """The task with these untrusted values; `InputError` if they are not valid."""
         known = {one.name for one in fields(cls)}
         if not set(document) <= known:
             unknown = sorted(set(document) - known)[0]
@@ -215,7 +215,7 @@ def _as_tuples(value: Any) -> Any:
 class TaskOfFiles(Task):
     """A task whose files have the classes in a column.
 
-    label_separator  stands between several classes in a cell, with `several_labels`
+    label_separator  separates several classes in a cell, with `several_labels`
     """
 
     label_separator: str = field(default=SEPARATOR, kw_only=True)
@@ -226,14 +226,14 @@ class TaskOfFiles(Task):
         if not isinstance(separator, str) or not separator.strip() or len(separator) > 10:
             raise InputError(f"label_separator is {separator!r}; it must be a character, as {SEPARATOR!r} or ';'.")
         if separator != SEPARATOR and not self.several_labels:
-            raise InputError("label_separator is given without several_labels; it stands between several classes.")
+            raise InputError("label_separator is given without several_labels; it separates several classes.")
         wrong = next((name for name in self.classes if self.several_labels and separator in name), None)
         if wrong is not None:
             raise InputError(f"classes has the name {wrong!r}; label_separator {separator!r} cannot be in a name.")
 
     @property
     def separator(self) -> str | None:
-        """What stands between several classes; None if a sample has one."""
+        """The separator of several classes; None if a sample has one."""
         return self.label_separator if self.several_labels else None
 
     def for_file(self, samples: ReadSamples) -> ReadSamples:

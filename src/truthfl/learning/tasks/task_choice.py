@@ -1,4 +1,4 @@
-"""`TaskChoice`: which task a job has, in plain values that can be sent to other processes."""
+"""`TaskChoice`: the task of a job, in plain values that can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class TaskChoice:
 
     @property
     def is_pictures(self) -> bool:
-        """Whether it is the task of pictures, with whatever settings."""
+        """Whether it is the task of pictures, with any settings."""
         return self.use == PICTURES.use
 
     @property
     def name(self) -> str:
-        """The name by which people know it: without folder and file."""
+        """Its name for people: without folder and file."""
         return self.use.rpartition(":")[2]
 
     def source(self) -> str:
@@ -63,7 +63,7 @@ class TaskChoice:
         return source_digest(self.use)
 
     def document(self) -> dict[str, Any]:
-        """JSON values from which `of_document` makes it again in another process; a changed file changes them."""
+        """JSON values for `of_document` in another process; they change when the file changes."""
         values = {"use": self.use, "settings": json.loads(self.settings)}
         return values | ({"source": self.source()} if self.is_own else {})
 
@@ -87,7 +87,7 @@ class TaskChoice:
 
     @classmethod
     def of_argument(cls, text: str) -> TaskChoice:
-        """The task that a person names with --task.
+        """The task given by --task.
 
         A task's name, "FILE.py:Class", "module:Class", or a .toml file with a section [task], such as a job's.
         """
@@ -123,7 +123,7 @@ def task_choice(use: str, settings: Mapping[str, Any], folder: Path = Path()) ->
 
 
 def absolute_argument(text: str) -> str:
-    """What a person says with --task, with an absolute path, so that a process in another folder finds the file."""
+    """The value of --task with an absolute path, so that a process in another folder finds the file."""
     if text.endswith(".toml"):
         return str(Path(text).resolve())
     return task_choice(text, {}).use

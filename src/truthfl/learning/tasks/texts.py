@@ -1,6 +1,6 @@
-"""`Texts`: texts with classes, as the words that occur in them; the texts that are built in.
+"""`Texts`: texts with classes, as the set of words in them; the built-in texts.
 
-scikit-learn is imported when features are made, not before: that takes over a second.
+scikit-learn is imported only when features are made, because that takes over a second.
 
 The set depends on the version of Python: other versions have other docstrings.
 """
@@ -35,11 +35,11 @@ OCCURS = 255  # byte of a word that occurs
 
 @dataclass(frozen=True)
 class Texts(TaskOfFiles):
-    """Texts, each as the set of its words. Nothing is fitted to the operator's texts but the classes.
+    """Texts, each as the set of its words. Only the classes are fitted to the operator's texts.
 
     label    column of a .csv file, or field of .jsonl lines, with the class
     text     column or field with the text
-    buckets  number of positions onto which words are hashed; two words on one count as one
+    buckets  number of positions onto which words are hashed; two words at one position count as one
     words    1: single words; 2: pairs of neighbouring words, too
     """
 
@@ -98,12 +98,12 @@ MAX_LETTERS = 20_000
 
 
 def read_texts(path: Path, text: str = "text", label: str = "label", separator: str | None = None) -> ReadSamples:
-    """The texts of a file in its order; lines without a text, or with too long a one, are listed as problems.
+    """The texts of a file in its order; lines without a text, or with a text that is too long, are listed as problems.
 
     .csv    with a header that names the column `text`; the classes are in the column `label`, if there is one
     .jsonl  an object with these fields on each line, or a text alone
 
-    separator  between several classes, which a .jsonl file may have as a list, too; None if a text has one class
+    separator  between several classes, which may also be a list in a .jsonl file; None if a text has one class
     """
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".jsonl"):
@@ -179,7 +179,7 @@ def docstrings() -> ReadSamples:
 
 
 def docstrings_in(folder: Path, most: int = MOST_OF_A_KIND) -> ReadSamples:
-    """Docstrings of modules, classes, functions and methods, at most so many of each, none of them twice."""
+    """Docstrings of modules, classes, functions and methods, at most this many of each, without duplicates."""
     found: dict[str, tuple[str, str]] = {}  # text: kind and place
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder)
@@ -212,7 +212,7 @@ def _docstrings_of(path: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def _within(node: ast.AST, inner: str) -> Iterator[tuple[str, int, str]]:
-    """The docstring of this node, and those of all definitions in it; a function in it is an `inner` one."""
+    """The docstring of this node, and the docstrings of all definitions in it; a function in it is an `inner` one."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         kind = KINDS.get(type(node), inner)
         text = (ast.get_docstring(node) or "").strip()

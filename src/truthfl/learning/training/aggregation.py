@@ -1,18 +1,19 @@
-"""How the reports of a round are combined: weighted mean, trimmed mean, median; Flower's server optimizers.
+"""Rules for combining the reports of a round: weighted mean, trimmed mean, median; Flower's server optimizers.
 
-Weights are those of the contract. The two robust rules look at every parameter on its own:
+Weights come from the contract. The two robust rules look at every parameter separately:
 
 - sort the changes of the clients by value, and lay their weights side by side, so that they fill a line of length 1;
-- "trimmed" is the mean over the line without the fifth at either end, as Flower's FedTrimmedAvg cuts by default; a
-  client at the edge counts with the part of its weight that is not cut;
-- "median" is the value in the middle of the line; if the middle is the border of two clients, the mean of these two.
+- "trimmed" is the mean over the line without a fifth at either end, the default of Flower's FedTrimmedAvg; a client at
+  the edge counts with the part of their weight that is not cut;
+- "median" is the value in the middle of the line; if the middle is the border of two clients, it is their mean.
 
-The result is multiplied by the sum of the weights, so that reports that are missing are missing here as in the mean. A
-custom Flower strategy may combine them in another way. A `ReportRule` says which of the rules is used, and what
-is done with long and with missing reports.
+The result is multiplied by the sum of the weights, so that missing reports reduce it as they reduce the mean. A custom
+Flower strategy may combine reports in another way. A `ReportRule` says which rule is used, and what happens with long
+and with missing reports.
 
-They take a step from the weighted mean of the changes. Planning trains thousands of runs, and Flower's own records and
-messages would take a hundred times as long; tests hold these to Flower's results.
+The server optimizers take a step from the weighted mean of the changes. They are implemented here because planning
+trains thousands of runs, and Flower's own records and messages would take a hundred times as long. Tests compare them
+with Flower's results.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ CUT = {TRIMMED: 0.2, MEDIAN: 0.5 - 1e-6}  # the share of the weight that is cut 
 
 @dataclass(frozen=True)
 class ReportRule:
-    """What a server does with the reports of a round.
+    """A server's treatment of the reports of a round.
 
-    aggregation  how they are combined: one of the three, or the name of a custom strategy
+    aggregation  how they are combined: one of the three rules, or the name of a custom strategy
     bounds       the largest length (L2 norm) of a change in the first, second … and all later rounds; none: no bound
-    clips        whether longer changes are shortened to the bound, as clients do who mask them, and not left out
-    rescales     whether the reports that are taken count for those that are missing too, so that the common model
-                 moves as far as if all had come
+    clips        whether longer changes are shortened to the bound, as clients do for masked reports, not left out
+    rescales     whether accepted reports also count for missing ones, so that the common model moves as far
+                 as with all reports
     """
 
     aggregation: str = MEAN
@@ -60,9 +61,9 @@ class ReportRule:
 def limited_changes(
     changes: NDArray[np.float32], rule: ReportRule, round_: int
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """The changes in a round, (reports, parameters), shortened if the rule says so; and which of them are taken.
+    """The changes in a round, (reports, parameters), shortened if the rule says so, and a mask of those accepted.
 
-    Changes of nothing are not taken, unless they are masked.
+    Empty changes are not accepted, unless they are masked.
     """
     length = np.sqrt(np.square(changes, dtype=np.float64).sum(axis=1))
     if not rule.bounds:
@@ -75,13 +76,13 @@ def limited_changes(
 
 
 def taken_weights(weight: NDArray[np.float64], taken: NDArray[np.bool_], rule: ReportRule) -> NDArray[np.float64]:
-    """The weights of the reports that are taken; by the rule, they sum up to those of all who were asked."""
+    """The weights of accepted reports; if the rule rescales, they sum to the weights of all clients asked."""
     own = weight[taken]
     return own * missing_factor(float(weight.sum()), float(own.sum())) if rule.rescales else own
 
 
 def missing_factor(asked: float, taken: float) -> float:
-    """The factor by which reports with these weights in all are scaled up to those of all who were asked."""
+    """The factor that scales reports with this total weight up to the weight of all clients asked."""
     return asked / taken if taken > 0 else 1.0
 
 
@@ -101,7 +102,7 @@ def is_own(aggregation: object) -> bool:
 
 
 def aggregation_document(aggregation: str) -> dict[str, str]:
-    """JSON values from which `aggregation_of` makes it again in another process; a changed file changes them."""
+    """JSON values for `aggregation_of` in another process; they change when the file changes."""
     if not is_own(aggregation):
         return {"use": aggregation}
     from truthfl.learning.training.own_strategy import portable
@@ -110,7 +111,7 @@ def aggregation_document(aggregation: str) -> dict[str, str]:
 
 
 def aggregation_of(document: Mapping[str, str] | None) -> str:
-    """How reports are combined by these JSON values; the mean if there are none.
+    """The way to combine reports given by these JSON values; the mean if there are none.
 
     `InputError` if the file of a custom strategy has changed since the document was made.
     """
@@ -135,7 +136,7 @@ def new_combiner(aggregation: str) -> Combine:
 
 
 def combined_change(changes: NDArray[np.float32], weight: NDArray[np.float64], aggregation: str) -> Params:
-    """The change of the common model by these changes, (reports, parameters), of clients with these weights."""
+    """The change of the common model from these changes, (reports, parameters), of clients with these weights."""
     if not len(changes):
         return np.zeros(changes.shape[1], dtype=np.float32)
     if aggregation == MEAN:
@@ -168,7 +169,7 @@ class ServerOptimizer:
     def __call__(
         self, round_: int, common: Params, changes: NDArray[np.float32], weight: NDArray[np.float64]
     ) -> Params:
-        """The common model after round `round_`, from 1; it stays as it is if there are no reports."""
+        """The common model after round `round_`, from 1; unchanged if there are no reports."""
         if not len(changes):
             return common
         change = combined_change(changes, weight, MEAN)

@@ -1,10 +1,9 @@
-"""What computes trainings: the compiled kernel, threads of this process, or processes elsewhere.
+"""Where trainings are computed: by the compiled kernel, in threads of this process, or in other processes.
 
-The environment variable TRUTHFL_KERNEL is `off` (use NumPy) or an instruction set (`plain`, `avx2`, `avx512`).
+The environment variable TRUTHFL_KERNEL is `off` (use NumPy) or an instruction set (`plain`, `avx2`, `avx512`). Sums are
+then the same for any number of cores.
 
-Sums are then the same for any number of cores.
-
-`train`, `honest_runs` and `losses_of_groups` ask here.
+`train`, `honest_runs` and `losses_of_groups` use this module.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def kernel() -> Kernel | None:
 
 
 def supports(model: Model, features: Features) -> bool:
-    """Whether the kernel implements this model on features of this type: those of bytes."""
+    """Whether the kernel implements this model on features of this type; it needs bytes."""
     return isinstance(model, SoftmaxRegression | ConvolutionalNetwork) and features.dtype == np.uint8
 
 
@@ -205,15 +204,15 @@ def _libraries() -> list[Any]:
 
 
 Elsewhere = Callable[[str, object, Sequence[object]], list[Mapping[str, NDArray[Any]]]]
-"""From "module:function", what all calls have in common and what each has of its own: function(common, own) of each."""
+"""From "module:function", the shared argument and each call's own argument: function(common, own) for each call."""
 
 MOST_THREADS = 64
-MOST_BLOCKS = 64  # into which the runs of one call are divided
+MOST_BLOCKS = 64  # the runs of one call are divided into at most this many
 
 
 @dataclass(frozen=True)
 class Computing:
-    """Who computes trainings that state no number of threads: `other`, or this process with at most so many threads."""
+    """Who computes trainings that state no number of threads: `other`, or this process with at most so many."""
 
     other: Elsewhere | None = None
     most_threads: int = MOST_THREADS
@@ -224,7 +223,7 @@ _computing: ContextVar[Computing | None] = ContextVar("computing", default=None)
 
 @contextmanager
 def computed_by(other: Elsewhere | None = None, *, most_threads: int = MOST_THREADS) -> Iterator[None]:
-    """Have trainings that state no number of threads computed as `Computing` says; threads started inside do not."""
+    """Use `Computing` for trainings that state no number of threads; this does not hold in threads started inside."""
     before = _computing.set(Computing(other, most_threads))
     try:
         yield

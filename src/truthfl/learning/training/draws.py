@@ -1,6 +1,6 @@
 """Counter-based random numbers: each draw is a hash of (seed, purpose, client, round, step, position).
 
-There is no generator state, so all engines draw the same numbers, in any order and on any number of threads. The mixing
+There is no generator state. So all engines draw the same numbers, in any order and on any number of threads. The mixing
 function is that of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); the compiled kernel contains the same code in C.
 """
 

@@ -1,7 +1,7 @@
 """One client's part of one round: H local steps on batches of the client's data, and the client's report.
 
-Participants, simulations and solo training all take their steps here; the compiled kernel is a faster copy, and NumPy's
-engine sums up single steps of many clients. All of them draw the same batches, and so train the same model.
+Participants, simulations and solo training all take their steps here. The compiled kernel is a faster copy, and NumPy's
+engine sums up single steps of many clients. All of them draw the same batches and so train the same model.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def local_model(
 ) -> Params:
     """w_i: the common model after H local steps. `client` is the client's number; rounds are counted from 0.
 
-    private_key  of the draws in this round; None lets them follow from the seed, so that everybody knows the batches
-    rows         the positions of the client's samples in `features`; None if `features` are the client's alone
+    private_key  of the draws in this round; None derives them from the seed, so that everybody knows the batches
+    rows         the positions of the client's samples in `features`; None if `features` has only the client's samples
     """
     if isinstance(model, PrivateModel):
         own, local = features if rows is None else features[rows], common.copy()
@@ -60,7 +60,7 @@ def local_model(
 def drawn_batches(
     seed: int, client: int, rounds: ArrayLike, steps: ArrayLike, batch_size: int, samples: int
 ) -> NDArray[np.int64]:
-    """The positions, among the client's samples, of those drawn in these rounds and steps: (rounds or steps, batch)."""
+    """Which of the client's samples are drawn in these rounds and steps, as positions: (rounds or steps, batch)."""
     return below(bits(key(seed, Purpose.BATCH, client, rounds, steps), batch_size), samples)
 
 

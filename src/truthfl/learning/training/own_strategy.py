@@ -1,7 +1,7 @@
-"""A Flower strategy as the way in which the reports of a round are combined.
+"""Combines the reports of a round by a Flower strategy.
 
-It is named as "FILE.py:NAME" or "module:NAME": a strategy, or a function without arguments that returns one. Of its
-methods `configure_train`, whose messages are dropped, and `aggregate_train` are called.
+The name is "FILE.py:NAME" or "module:NAME": a strategy, or a function without arguments that returns one. Its methods
+`configure_train` (whose messages are dropped) and `aggregate_train` are called.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ def name_of(use: str) -> str:
 
 
 def is_mean(use: str) -> bool:
-    """Whether the strategy does nothing else than taking the weighted mean."""
+    """Whether the strategy only takes the weighted mean."""
     return _is_exactly(_loaded(use), MEANS)
 
 
 def combiner_of(use: str) -> Combine:
-    """Combines the reports of one run: by a copy of the strategy, or faster and to the same result."""
+    """Combines the reports of one run: by a copy of the strategy, or faster with the same result."""
     strategy = _loaded(use)
     return ServerOptimizer(strategy) if _is_exactly(strategy, OPTIMIZERS) else StrategyCombiner(strategy)
 
 
 class StrategyCombiner:
-    """Combines reports by a copy of the strategy, which keeps what it keeps from round to round."""
+    """Combines reports by a copy of the strategy, which keeps its state from round to round."""
 
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = deepcopy(strategy)
@@ -80,8 +80,8 @@ class StrategyCombiner:
     ) -> Params:
         """The common model after round `round_`, from 1, by these changes (reports, parameters) and weights.
 
-        Where weights do not sum to 1, for reports are missing, one with the model as it was has the rest. Numbers that
-        are not finite stay so, as they may when step sizes are tried.
+        If weights do not sum to 1 because reports are missing, the unchanged model gets the rest of the weight. Numbers
+        that are not finite stay so, which can happen when step sizes are tried.
         """
         if not len(changes):
             return common
@@ -100,7 +100,7 @@ class StrategyCombiner:
                 self.strategy.configure_train(round_, sent, ConfigRecord(), nodes)  # type: ignore[arg-type]
                 made, _ = self.strategy.aggregate_train(round_, self._replies(models.astype(np.float32), weight))
                 arrays = [] if made is None else [array.numpy() for array in made.values()]
-            except Exception as error:  # the strategy is somebody's own code
+            except Exception as error:  # the strategy is custom code
                 raise InputError(f"{name} failed in round {round_} ({type(error).__name__}: {error}).") from None
         if len(arrays) != 1 or arrays[0].shape != common.shape:
             got = "no model" if not arrays else f"arrays of the shapes {[array.shape for array in arrays]}"
@@ -127,7 +127,7 @@ class StrategyCombiner:
 
 
 class _Nodes:
-    """Of a grid, only the ids of so many nodes; messages to them are not sent."""
+    """Stands for a grid: only the ids of this many nodes; messages to them are not sent."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -137,7 +137,7 @@ class _Nodes:
 
 
 class _Reply:
-    """What strategies read of a reply."""
+    """The parts of a reply that strategies read."""
 
     def __init__(self, content: Any, node: int) -> None:
         self.content = content
@@ -156,7 +156,7 @@ class _Metadata:
 
 
 def _is_exactly(strategy: Strategy, names: Sequence[str]) -> bool:
-    """Whether it is of one of Flower's classes with these names, and not of a class derived from them."""
+    """Whether it belongs to one of Flower's classes with these names, not to a derived class."""
     import flwr.serverapp.strategy
 
     return type(strategy) in [getattr(flwr.serverapp.strategy, name) for name in names]
@@ -186,7 +186,7 @@ def _load(use: str) -> Strategy:
         if callable(found) and not isinstance(found, Strategy):
             try:
                 found = found()
-            except Exception as error:  # somebody's own code
+            except Exception as error:  # custom code
                 raise InputError(f"{name} of {shown} failed ({type(error).__name__}: {error}).") from None
     if not isinstance(found, Strategy):
         raise InputError(f"{name} of {shown} is no Flower strategy; it must be one, or a function that returns one.")
@@ -209,11 +209,11 @@ def _require_usable(strategy: Strategy) -> None:
 
 @contextmanager
 def _quiet_flower() -> Iterator[None]:
-    """Flower logs every aggregation, and makes messages only in processes of its own, unless it is told an id."""
+    """Quiets Flower, which logs every aggregation. Sets an id; without one, only its own processes make messages."""
     from truthfl.flower_patches import set_task_identity_if_unset
 
     set_task_identity_if_unset()
-    logging.getLogger("flwr").addFilter(_is_heard)  # once: a filter that is there is not added again
+    logging.getLogger("flwr").addFilter(_is_heard)  # a filter that is already there is not added again
     _THREAD.is_quiet = True
     try:
         yield

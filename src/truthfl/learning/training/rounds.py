@@ -1,14 +1,14 @@
 """A round of training: local steps, changes and reports, computed by the compiled kernel or by NumPy.
 
-Clients are divided into chunks that depend only on the number of clients; the updates of the chunks are added in order.
+Clients are divided into chunks that depend only on the number of clients. The updates of the chunks are added in order.
 So the result does not depend on the number of threads, nor on whether chunks or whole runs are distributed over them.
 
-Engines add up clients as they go. `SingleReports` keeps them apart, which is slower, where the rule for reports needs
-that: a chunk then has a single client, whose share of the sum is 1, so the model after it is the client's.
+Engines add up clients as they go. `SingleReports` keeps them separate where the rule for reports needs that, which is
+slower. A chunk then has a single client, whose share of the sum is 1. So the model after it is the client's.
 
 Arrays of (e, D, γ) do not describe clients who fabricate reports, use labels predicted by the common model, or scale
-their reports differently from round to round. `SpecialClientRounds` trains runs with such clients round by round: the
-engine computes all others.
+their reports differently from round to round. `SpecialClientRounds` trains runs with such clients round by round; the
+engine computes all other clients.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def chunk_bounds(clients: int) -> NDArray[np.int64]:
 
 
 def make_engine(federated: Federated, threads: int = 1) -> Engine:
-    """The kernel's engine if the kernel is built and supports the model, else NumPy's, which is of one thread."""
+    """The kernel's engine if the kernel is built and supports the model, else NumPy's, which uses one thread."""
     compiled = kernel() if supports(federated.model, federated.data.features) else None
     return NumPyEngine(federated) if compiled is None else KernelEngine(federated, threads)
 
@@ -138,7 +138,7 @@ class NumPyEngine:
         return model.loss(params, features, labels), model.accuracy(params, features, labels)
 
     def _batches(self, run: Run, clients: NDArray[np.int64], round_: int) -> NDArray[np.int64]:
-        """What these clients draw for a round of one step, as positions among all clients' samples, by client."""
+        """The samples that these clients draw for a round of one step: positions among all samples, by client."""
         sizes, partition = run.batch_size[clients], run.partition or self.federated.partition
         position = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         keys = np.repeat(key(run.seed, Purpose.BATCH, clients, round_, 0), sizes)
@@ -284,7 +284,7 @@ class ClientChanges:
 
 
 def needs_single_reports(federated: Federated, run: Run) -> bool:
-    """Whether the rule for reports can treat a report of this run otherwise than adding it."""
+    """Whether the rule for reports can do anything else with a report of this run than add it."""
     rule, special = federated.rule, run.special_clients
     longer = bool((np.abs(run.report_scale) > 1.0).any()) or bool(special and (special.fabricators or special.rescaled))
     empty = bool((run.report_scale == 0).any()) or special is not None
@@ -294,7 +294,7 @@ def needs_single_reports(federated: Federated, run: Run) -> bool:
 class SingleReports:
     """An engine for one run that combines single reports by the federation's rule.
 
-    refused  how many reports of each client were too long, of those that are made here
+    refused  how many reports of each client were too long, of the reports made here
     """
 
     def __init__(self, federated: Federated, engine: Engine, run: Run) -> None:
@@ -367,7 +367,7 @@ class SpecialClientRounds:
                 inner[:] = engine.pack(engine.unpack(inner) + self._update(common, reports))
 
     def _rescale(self, engine: Engine, behaviour: Behaviour, clients: NDArray[np.int64], round_: int) -> None:
-        """Set these clients' report scale of the round; a scale of 0 makes their reports empty."""
+        """Set the round's report scale of these clients; a scale of 0 makes their reports empty."""
         scale, q = behaviour.scale_in_round(round_, self.federated.training.rounds), self.federated.participation
         engine.rescale(self.run, clients, scale)
         if scale == 0:

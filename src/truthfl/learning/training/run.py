@@ -1,4 +1,4 @@
-"""`Run`: the inputs of one training run, made from behaviours or strategies; what one of its clients trains."""
+"""`Run`: the inputs of one training run, made from behaviours or strategies, and one client's training in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SpecialClients:
     fabricators  behaviours by client number; in the run's arrays the report_scale of these clients is 0
     predicted    positions of the run's samples that the common model labels before every round
     rescaled     behaviours with another report scale in every round, each with the numbers of its clients
-    several      samples with several labels, of whatever clients, that get one of these before every round
+    several      samples with several labels, of any clients; each gets one of them before every round
     """
 
     fabricators: Mapping[int, Behaviour]
@@ -59,7 +59,7 @@ class Run:
 
 
 def model_of_client(federated: Federated, run: Run, common: Params, client: int, round_: int) -> Params:
-    """w_i: what a client of this run trains in a round from the common model, by `local_model`."""
+    """w_i: the model that a client of this run trains in a round from the common model, by `local_model`."""
     partition = run.partition or federated.partition
     own = slice(int(partition.starts[client]), int(partition.starts[client + 1]))
     return local_model(
@@ -78,7 +78,7 @@ def model_of_client(federated: Federated, run: Run, common: Params, client: int,
 
 
 def _with_noise_of(model: Model, merged: int) -> Model:
-    """The model with the noise of so many clients, if it is private."""
+    """The model with the noise of this many clients, if it is private."""
     if merged == 1 or not isinstance(model, PrivateModel):
         return model
     return replace(model, noise=model.noise * float(np.sqrt(merged)))

@@ -1,7 +1,7 @@
-"""`train`: one or many runs in one call, over all cores; the result depends on the seeds only.
+"""`train`: one or many runs in one call, over all cores; the result depends only on the seeds.
 
-With at least as many runs as threads, runs are distributed over the threads; with fewer, the chunks of clients of each
-round are: by the kernel itself, or by `_ThreadedEngine` for NumPy.
+With at least as many runs as threads, runs are distributed over the threads. With fewer, the chunks of clients of each
+round are distributed: by the kernel itself, or by `_ThreadedEngine` for NumPy.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class TrainingResult:
     rounds           (evaluations,) the numbers of rounds after which the models were evaluated
     evaluations      loss and accuracy after these rounds, by the name of the data set
     refused_reports  for each run: the number of reports by client that are longer than the federation's rule allows, or
-                     empty, of clients who fabricate reports or whose report scale differs from round to round: a scale
-                     of exactly 0 is an empty report. Not in it are clients whose scale is 0 in all rounds
-                     (`Profile.reports_nothing`): all their reports are empty
+                     empty. Empty reports are counted only for clients who fabricate reports or whose report scale
+                     differs from round to round: a scale of exactly 0 is an empty report. Clients whose scale is 0 in
+                     all rounds (`Profile.reports_nothing`) are not included: all their reports are empty
     """
 
     params: NDArray[np.float32]
@@ -79,7 +79,7 @@ def train(
     strategies   strategies (N,) for all runs or (runs, N); or a profile of behaviours, or a list with one per run
     labels       labels to train with, (samples,) or (runs, samples), ordered by client; by default each run's labels
                  are simulated from the strategies and the seed. Samples that a behaviour leaves out or has labeled by
-                 the common model are still treated so; labels that it derives before training are taken as given
+                 the common model are still treated so; labels that it derives before training are used as given
     step_sizes   one per run; by default that of `federated.training`
     evaluate_on  data sets on which the models are evaluated every `every` rounds, and after the last round
     progress     called after each evaluation, by any thread
@@ -133,7 +133,7 @@ def train(
 
 
 class _ThreadedEngine:
-    """An engine that computes the chunks of each round in several threads, the calling one among them; for NumPy's.
+    """An engine that computes the chunks of each round in several threads, including the calling one; for NumPy's.
 
     chunks_of  the chunks of each thread: thread k computes chunks k, k + workers, …
     """
@@ -199,7 +199,7 @@ def train_in_blocks(
     evaluate_on: Mapping[str, LabeledSamples] | None,
     every: int | None,
 ) -> TrainingResult:
-    """What `train` returns, computed by `other`. How runs are divided does not depend on who that is."""
+    """What `train` returns, computed by `other`. The division of runs does not depend on the computer."""
     numbers = np.atleast_1d(np.asarray(seeds))
     size = max(1, -(-len(numbers) // MOST_BLOCKS))
     blocks = [slice(first, first + size) for first in range(0, len(numbers), size)]
@@ -263,7 +263,7 @@ def _strategies_of(strategies: Given, block: slice, runs: int) -> Given:
 
 
 def _rows_of(values: ArrayLike | None, block: slice, runs: int, dimensions: int) -> NDArray[Any] | None:
-    """The block's part of values that may be given per run; such values have so many dimensions."""
+    """The block's part of values that may be given per run; such values have this many dimensions."""
     if values is None:
         return None
     array = np.asarray(values)

@@ -1,6 +1,6 @@
-"""The process that speaks with Ray, between a study and a cluster that it connects to or starts.
+"""The process that talks to Ray, between a study and a cluster that it connects to or starts.
 
-Ray writes to the terminal, takes signals, and ends its process when a cluster is lost. Here it does so without harm:
+Ray writes to the terminal, handles signals, and ends its process when a cluster is lost. Here it does so without harm:
 the study sees a message or the end of this process.
 """
 
@@ -51,7 +51,7 @@ class ClusterAddress:
 
 
 def cluster_address(on: str) -> ClusterAddress:
-    """The cluster that a person names: ray, ray://HOST:PORT or HOST:PORT."""
+    """The cluster named by the user: ray, ray://HOST:PORT or HOST:PORT."""
     if on == "ray":
         return ClusterAddress()
     client, place = on.startswith(CLIENT), on.removeprefix(CLIENT).rstrip("/")
@@ -67,11 +67,11 @@ def cluster_address(on: str) -> ClusterAddress:
 
 
 LOOPBACK = "127.0.0.1"
-SECONDS = 5.0  # to be reached
-OBJECT_STORE = 1 << 30  # bytes of memory for a cluster that is started here, at most
-ATTEMPTS = 3  # a busy head may take longer to start a server for this client than Ray waits for it
-NO_SERVER = "Initialization failure from server"  # how Ray says that
-SETTINGS = {  # of Ray: nothing is reported to its makers, and no advice is given
+SECONDS = 5.0  # to connect
+OBJECT_STORE = 1 << 30  # most bytes of memory for a cluster that is started here
+ATTEMPTS = 3  # a busy head may take longer to start a server for this client than Ray waits
+NO_SERVER = "Initialization failure from server"  # Ray's message for this
+SETTINGS = {  # of Ray: no usage reports, no advice
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
@@ -79,7 +79,7 @@ SETTINGS = {  # of Ray: nothing is reported to its makers, and no advice is give
 
 
 def connect(address: ClusterAddress) -> Any:
-    """Ray, connected; `InputError` or `ServiceError` if it cannot be."""
+    """Ray, connected; `InputError` or `ServiceError` if that fails."""
     os.environ.update(SETTINGS)
     if not address.place:
         found = running_cluster()
@@ -100,7 +100,7 @@ def connect(address: ClusterAddress) -> Any:
 
 
 def running_cluster() -> ClusterAddress | None:
-    """The cluster that RAY_ADDRESS names, or that was started last by `ray start` on this machine and still runs."""
+    """The cluster in RAY_ADDRESS, or the one last started by `ray start` on this machine that still runs."""
     named = os.environ.get("RAY_ADDRESS", "")
     if named == "local":
         return None
@@ -135,7 +135,7 @@ def _start_here() -> Any:
 
 
 def _require_reached(address: ClusterAddress) -> None:
-    """Raise `ServiceError` unless there is a server of Ray's kind; Ray itself would wait long, or end this process."""
+    """Raise `ServiceError` unless a Ray server answers; Ray itself would wait long, or end this process."""
     host, _, port = address.place.rpartition(":")
     try:
         with closing(socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS)):
@@ -160,7 +160,7 @@ def _require_reached(address: ClusterAddress) -> None:
 
 
 def refusal(address: ClusterAddress, message: str, own_ray: str) -> InputError | ServiceError:
-    """The error for what Ray says when it refuses to connect."""
+    """The error for Ray's message when it refuses to connect."""
     if "ersion" in message and ("match" in message or "same" in message):
         rays, pythons = re.findall(r"Ray: *(\S+)", message), re.findall(r"Python: *(\S+)", message)
         there = f"Ray {rays[0]} and Python {pythons[0]}" if rays and pythons else "another Ray or Python"
@@ -194,10 +194,10 @@ PROBE_SECONDS, WAIT_SECONDS = 10.0, 0.2
 def run_broker(connection: Connection, address: ClusterAddress, expected: Mapping[str, str]) -> None:
     """Answer the messages of a study until it closes the connection.
 
-    From the study: ("array", digest, array), ("forget", digests), ("do", number, call, digests). To it, at first:
-    ("ready",), ("refused", exception) or ("unfit", why). Then ("done", number, result), ("error", number, exception),
-    ("again", number, None) for a task that is computed again because its process or node was lost, and ("lost", why) or
-    ("unfit", why) if none is computed any more.
+    From the study: ("array", digest, array), ("forget", digests), ("do", number, call, digests). To the study, first
+    ("ready",), ("refused", exception) or ("unfit", why). Then ("done", number, result) or ("error", number, exception).
+    ("again", number, None) means that a task is computed again because its process or node was lost. ("lost", why) or
+    ("unfit", why) means that no more tasks are computed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _be_silent()
@@ -222,7 +222,7 @@ def _be_silent() -> None:
 
 @dataclass(eq=False)
 class _Sent:
-    """A task at a node: its number, how it is called, and how often it was sent."""
+    """A task at a node: its number, its call, and how often it was sent."""
 
     number: int
     arguments: tuple[Any, ...]
@@ -242,7 +242,7 @@ class _RunningTasks:
         self.sent[self.remote.remote(*task.arguments)] = task
 
     def finished(self) -> list[tuple[_Sent, str, Any]]:
-        """Tasks that have ended, with what became of them; those lost with a process or a node are sent again."""
+        """Finished tasks with their outcomes; tasks lost with a process or a node are sent again."""
         ended, _ = self.ray.wait(list(self.sent), num_returns=1, timeout=WAIT_SECONDS)
         results = []
         for reference in ended:
@@ -305,7 +305,7 @@ def _receive(connection: Connection, messages: queue.SimpleQueue[Any]) -> None:
 
 
 def _unfit_node(ray: Any, remote: Any, expected: dict[str, str]) -> str | None:
-    """Why a node cannot compute; None if all can. Nodes that do not answer or come later are asked with their tasks."""
+    """Why a node cannot compute; None if all can. Nodes that answer late or join later are asked with their tasks."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as OnNode
 
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0]

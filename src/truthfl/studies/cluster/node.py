@@ -1,6 +1,6 @@
-"""What runs on a node of a cluster: a task as it travels there, and its computation.
+"""The code that runs on a node of a cluster: the transferred form of a task, and its computation.
 
-Large arrays are left out of the pickled objects and named by their digest, so that each travels once.
+Large arrays are left out of the pickled objects and named by their digest, so that each is sent once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from truthfl.learning.tasks.task_choice import TaskChoice
 from truthfl.learning.training.compute import computed_by, kernel
 from truthfl.studies.work import Result, StudyTask, WorkError, WorkItem, federation_settings, source_digest
 
-LARGE = 1 << 14  # bytes of an array that travels on its own
+LARGE = 1 << 14  # bytes of an array that is sent separately
 
 Arrays = Mapping[str, NDArray[Any]]
 """Arrays by digest."""
@@ -68,7 +68,7 @@ class ArrayCall:
 
 
 def pickled(value: object, digests: Digests) -> tuple[bytes, dict[str, NDArray[Any]]]:
-    """The object without its large arrays, and these."""
+    """The object without its large arrays, and these arrays."""
     file = io.BytesIO()
     pickler = _Pickler(file, digests)
     pickler.dump(value)
@@ -76,12 +76,12 @@ def pickled(value: object, digests: Digests) -> tuple[bytes, dict[str, NDArray[A
 
 
 def unpickled(content: bytes, arrays: Arrays) -> Any:
-    """The object with its arrays, which may be more than it needs."""
+    """The object with its arrays; `arrays` may contain more than it needs."""
     return _Unpickler(io.BytesIO(content), arrays).load()
 
 
 class Digests:
-    """Names arrays by hashes of what they hold; remembers those of files and of arrays that nobody can change."""
+    """Names arrays by hashes of their contents; remembers the hashes of files and of read-only arrays."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[NDArray[Any]], str]] = {}  # by id
@@ -100,7 +100,7 @@ class Digests:
         return digest
 
     def of_file(self, path: Path) -> tuple[str, NDArray[Any]]:
-        """The file's hash and content, which is read again when the file has changed."""
+        """The file's hash and content, which is read again if the file has changed."""
         changed = path.stat().st_mtime_ns
         if path not in self._files or self._files[path][0] != changed:
             content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
@@ -133,14 +133,14 @@ class _Unpickler(pickle.Unpickler):
 
 @dataclass(frozen=True, eq=False)
 class Parcel:
-    """A task: what is called, and the arrays that it needs, by digest; these travel once for all tasks."""
+    """A task: its call, and the arrays that it needs, by digest; these are sent once for all tasks."""
 
     call: bytes
     arrays: Arrays
 
 
 def parcel_of(task: StudyTask, digests: Digests) -> Parcel:
-    """The task as it travels."""
+    """The task in the form in which it is sent."""
     if isinstance(task, ArrayCall):
         return Parcel(pickle.dumps((task.work, task.common, task.own)), task.arrays)
     assert isinstance(task, WorkItem)
@@ -149,7 +149,7 @@ def parcel_of(task: StudyTask, digests: Digests) -> Parcel:
 
 
 def opened(call: bytes, arrays: Arrays) -> tuple[StudyTask, dict[str, str]]:
-    """On a node: the task, and the names that its files have on the other machine, by those here."""
+    """On a node: the task, and the names of its files on the other machine, by their names here."""
     work, first, second = pickle.loads(call)
     if isinstance(first, bytes):
         return ArrayCall(work, first, second, arrays), {}
@@ -164,7 +164,7 @@ LESSER = {"avx512": ("avx2", "plain", "off"), "avx2": ("plain", "off"), "plain":
 def do_on_node(
     expected: Mapping[str, str], call: bytes, digests: tuple[str, ...], arrays: tuple[Any, ...]
 ) -> tuple[str, Any]:
-    """What `node_call.call_on_node` returns; an empty call asks only whether this node can compute tasks."""
+    """The result of `node_call.call_on_node`; an empty call only asks whether this node can compute tasks."""
     _use_kernel(expected[KERNEL])
     unfit = unfit_reason(expected, facts(), socket.gethostname())
     if unfit or not call:
@@ -179,7 +179,7 @@ def do_on_node(
 
 
 def facts() -> dict[str, str]:
-    """What must be the same on all machines, so that results are."""
+    """The facts that must be the same on all machines, so that results are the same."""
     versions = {name: version(name.lower()) for name in ("NumPy", "SciPy")}
     python = ".".join(platform.python_version_tuple()[:2])
     return {
@@ -192,7 +192,7 @@ def facts() -> dict[str, str]:
 
 
 def unfit_reason(expected: Mapping[str, str], own: Mapping[str, str], host: str) -> str:
-    """Why a node with these facts cannot compute for a machine with those that are expected; "" if it can."""
+    """Why a node with these facts cannot compute for a machine with the expected ones; "" if it can."""
     for name, here in expected.items():
         there = own[name]
         if there == here:
@@ -221,7 +221,7 @@ def _use_kernel(wanted: str) -> None:
 
 
 def _renamed(error: Exception, names: Mapping[str, str]) -> Exception:
-    """The error with the names that files have on the machine that asks."""
+    """The error with the file names of the machine that asks."""
     if error.args and isinstance(error.args[0], str):
         text = error.args[0]
         for here, there in names.items():
@@ -243,7 +243,7 @@ class ShippedFiles:
 
     setting    its place in a task's settings
     path       where they are on this machine: the file, or the folder that has them
-    is_folder  whether a folder is named
+    is_folder  whether it is a folder
     files      name and digest of each
     """
 
@@ -256,7 +256,7 @@ class ShippedFiles:
 def shipped_files(
     settings: Mapping[str, Any], digests: Digests
 ) -> tuple[tuple[ShippedFiles, ...], dict[str, NDArray[Any]]]:
-    """The files that these settings name, and their contents by digest; none if they name built-in data alone."""
+    """The files named by these settings, and their contents by digest; none if they name only built-in data."""
     shipped: list[ShippedFiles] = []
     contents: dict[str, NDArray[Any]] = {}
     for setting in PLACES:
@@ -275,7 +275,7 @@ def shipped_files(
 def with_local_files(
     settings: Mapping[str, Any], shipped: tuple[ShippedFiles, ...], contents: Arrays
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """On a node: the settings with the files as they are here, and the names that they have there by those here."""
+    """On a node: the settings with the local names of the files, and their original names by the local ones."""
     changed, names = copy.deepcopy(dict(settings)), dict[str, str]()
     for each in shipped:
         content = hashlib.sha256(repr(each.files).encode()).hexdigest()[:16]
@@ -304,7 +304,7 @@ def _path_in(settings: Mapping[str, Any], setting: tuple[str, str]) -> str:
 
 
 def _folder() -> Path:
-    """Where this user keeps files on a node; other users cannot put any there."""
+    """The folder for this user's files on a node; other users cannot write to it."""
     folder = Path(tempfile.gettempdir()) / f"truthfl-{os.getuid()}"
     make_private_folder(folder)
     if folder.stat().st_uid != os.getuid():

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def call_on_node(expected: dict[str, str], call: bytes, digests: tuple[str, ...], *arrays: Any) -> tuple[str, Any]:
-    """What became of the task: ("done", its result), ("error", the exception) or ("unfit", why this node cannot)."""
+    """The outcome of the task: ("done", its result), ("error", the exception) or ("unfit", why this node cannot)."""
     try:
         from truthfl.studies.cluster.node import do_on_node
     except ImportError as error:

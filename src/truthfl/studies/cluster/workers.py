@@ -20,11 +20,11 @@ from truthfl.studies.cluster.node import ArrayCall, Digests, facts, parcel_of, p
 from truthfl.studies.work import Progress, Result, Store, StudyTask, Workers, do_all, interrupts_deferred
 
 START_SECONDS, END_SECONDS = 120.0, 15.0
-MOST_STORED = 1 << 29  # bytes of arrays that are kept at the cluster for later tasks
+MOST_STORED = 1 << 29  # bytes of arrays that the cluster keeps for later tasks
 
 
 class RayWorkers(Workers):
-    """The cluster that `--on` names; see `cluster_address`. Connected from the start of the context to its end.
+    """The cluster named by `--on`; see `cluster_address`. Connected from the start of the context to its end.
 
     repeated  the number of tasks that were computed again because their process or node was lost
     """
@@ -72,7 +72,7 @@ class RayWorkers(Workers):
             self._forget_oldest(set(parcel.arrays))
         while running:
             kind, number, value = self._receive()
-            if number not in running:  # of tasks that nobody waits for since another one failed
+            if number not in running:  # of tasks that nobody waits for, because another one failed
                 continue
             if kind == "again":
                 self.repeated += 1
@@ -82,7 +82,7 @@ class RayWorkers(Workers):
             yield running.pop(number), value
 
     def _forget_oldest(self, needed: set[str]) -> None:
-        """Have the cluster forget arrays that were not used for long; tasks that were sent keep theirs."""
+        """Tell the cluster to forget arrays that were not used for long; sent tasks keep theirs."""
         total = sum(self.stored.values())
         oldest = [digest for digest in self.stored if digest not in needed]
         forgotten = []
@@ -100,7 +100,7 @@ class RayWorkers(Workers):
             self._lost()
 
     def _receive(self) -> tuple[Any, ...]:
-        """The next message; an exception if it tells of the cluster's refusal or end."""
+        """The next message; an exception if it reports the cluster's refusal or end."""
         assert self.connection is not None
         try:
             message: tuple[Any, ...] = self.connection.recv()
@@ -135,7 +135,7 @@ def can_be_planned_elsewhere(job: DataJob) -> bool:
 
 @contextmanager
 def planned_by(workers: Workers, store: Store, progress: Progress | None = None) -> Iterator[None]:
-    """In this context, trainings that may use all cores are computed by the workers, and kept in the store."""
+    """In this context, the workers compute trainings that may use all cores, and keep them in the store."""
     digests = Digests()
 
     def compute(work: str, common: object, own: Sequence[object]) -> list[Result]:

@@ -65,14 +65,14 @@ def sampled_claim(
     reason: str = "",
     doubt: str = "",
 ) -> Claim:
-    """A claim about all of these comparisons; the verdict is that of the comparison that supports it least.
+    """A claim about all of these comparisons; its verdict is the verdict of the comparison that supports it least.
 
     measure  words for a positive difference, such as "loss lower by"
     reason   why the claim does not hold, used if it does not hold
     doubt    why the claim is undecided, used if it is undecided
     """
     if not comparisons:
-        raise InputError(f"the claim {claimed!r} has nothing to be held against.")
+        raise InputError(f"the claim {claimed!r} has nothing to compare with.")
     intervals = [_interval(comparison.differences) for comparison in comparisons]
     weakest = min(range(len(intervals)), key=lambda k: (_rank(verdict(*intervals[k][1:])), intervals[k][1]))
     estimate, low, high = intervals[weakest]

@@ -17,7 +17,7 @@ from truthfl.learning.models.quadratic import QuadraticFederation, QuadraticOutc
 
 @dataclass(frozen=True)
 class Erratum:
-    """One error: the quantity, its printed and its correct value, and the consequence of the printed one."""
+    """One error: the quantity, its printed and its correct value, and the effect of the printed one."""
 
     number: int
     where: str
@@ -28,7 +28,7 @@ class Erratum:
 
 
 def errata() -> tuple[Erratum, ...]:
-    """All six errors, computed when this is called."""
+    """All six errors, computed by this call."""
     return (_floor(), _optimum(), _theorem(), _base(), _label_shift(), _reports())
 
 
@@ -51,8 +51,8 @@ def example(local_steps: int = 1, labeling_cost: float = 50.0) -> tuple[Clients,
 def biased_descent(step_size: float) -> tuple[QuadraticOutcome, float, float]:
     """The counterexample to Theorem 1: (outcome of training, the paper's bound, the sound bound).
 
-    One client, F(w) = w²/2, the true label always 0; she draws labels from {0, 1} instead, so β = 1/2 and the bias of
-    her gradient is always 1/2. Her batches are so large that there is no sampling noise.
+    One client, F(w) = w²/2, the true label always 0. They draw labels from {0, 1} instead, so β = 1/2 and the bias of
+    their gradient is always 1/2. Their batches are so large that there is no sampling noise.
     """
     federation = QuadraticFederation(
         curvature=np.ones((1, 1)),

@@ -18,7 +18,7 @@ from truthfl.studies.reproduce.paper import Key, Paper, PilotResult, Study, clie
 
 NO_PRICE = " On this loss model a scaled report costs nothing, so lines that differ in γ alone are one line."
 
-# What client 1 does besides choosing her batch. As in the paper she computes, and bears the cost, also where γ = 0.
+# Client 1's behaviour apart from the batch. As in the paper they compute, and bear the cost, also where γ = 0.
 HONEST = from_strategy("honest")
 LIES = (
     from_strategy("no labels", labeling_effort=0.0),
@@ -57,11 +57,11 @@ def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellRe
         "Lies and the payoff of client 1",
         f"Contract: LCEME on the loss model calibrated on pilot data, D' = {paper.assigned} for all, "
         f"c_p = {paper.sample_cost:g} for a sample in a round, c_l = {paper.labeling_cost:g}, {paper.rounds} rounds, "
-        f"step size {pilot_result.step_size:g}; slope Φ₁ = {contract.slope[0]:,.0f} for a unit of loss; her "
+        f"step size {pilot_result.step_size:g}; slope Φ₁ = {contract.slope[0]:,.0f} for a unit of loss; their "
         f"margin {margin_of(paper, pilot_result, contract)[0]:,.0f} covers the pilot's error with 95% confidence. In "
-        f"real training she is paid by the test loss; means of {paper.seeds} seeds with 95% bands. The third panel "
-        "takes differences seed by seed, so that what all runs of a seed have in common drops out. Dotted: the batch "
-        "she was asked for." + ("" if price > 0 else NO_PRICE),
+        f"real training they are paid by the test loss; means of {paper.seeds} seeds with 95% bands. The third panel "
+        "takes differences seed by seed, so that effects common to all runs of a seed drop out. Dotted: the batch "
+        "asked for." + ("" if price > 0 else NO_PRICE),
         (
             Panel("On the loss model", x, y, _on_model(paper, pilot_result), 0.0, paper.assigned),
             Panel(
@@ -116,7 +116,7 @@ def claims(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellRe
     rows.append(
         sampled_claim(
             "6",
-            f"In real training an honest client earns most with the batch she was asked for, {paper.assigned}.",
+            f"In real training an honest client earns most with the batch asked for, {paper.assigned}.",
             "money lost by another batch:",
             [
                 comparison(f"D₁ = {size}", truth[:, assigned], truth[:, k])
@@ -149,7 +149,7 @@ def contract_of(paper: Paper, pilot_result: PilotResult) -> tuple[LCEME, Clients
 def payoffs(
     paper: Paper, contract: LCEME, clients: Clients, results: Mapping[Key, CellResult], behaviour: Behaviour
 ) -> NDArray[np.float64]:
-    """Client 1's payoff in real training, (seeds, batch sizes): pay by the test loss less the cost of her work."""
+    """Client 1's payoff in real training, (seeds, batch sizes): pay by the test loss less the cost of their work."""
     sizes = _sizes(paper)
     keys = [(behaviour.name, sizes[0] if behaviour.reports_nothing else size) for size in sizes]
     loss = np.stack([results[key].test_loss[:, -1] for key in keys], axis=1)
@@ -186,7 +186,7 @@ def _loss_error(paper: Paper, pilot_result: PilotResult) -> float:
 
 def _reason(lie: Behaviour) -> str:
     if lie.reports_nothing:
-        return "Who sends the model back unchanged hides her labels: the loss model counts harm that does not happen."
+        return "An unchanged model hides the client's labels: the loss model counts harm that does not happen."
     if lie.labels_honestly:
         return (
             "One client's scaled report moves the loss by less than the noise, or lowers it where a larger step helps."

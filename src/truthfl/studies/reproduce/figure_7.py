@@ -41,7 +41,7 @@ def make_market(paper: Paper, pilot_result: PilotResult) -> Market:
     clients = clients_of(paper, paper.sample_cost * np.asarray(paper.cost_ratios))
     last = paper.moments[-1]
     model, training = pilot_result.calibration[last].model, pilot_result.training(last)
-    at_one = np.sqrt(model.sampling / batch_price(clients, training))  # D* = √κ times this, floor and cap aside
+    at_one = np.sqrt(model.sampling / batch_price(clients, training))  # D* = √κ times this, ignoring floor and cap
     kappa = float(np.square(paper.mean_optimum / at_one.mean()))
     batch_sizes: dict[tuple[str, int], NDArray[np.int64]] = {}
     for rounds in paper.moments:

@@ -55,7 +55,7 @@ def loss_claims(paper: Paper, _pilot_result: PilotResult, results: Mapping[Key, 
 def panels(
     paper: Paper, results: Mapping[Key, CellResult], what: str, label: str, *, log_y: bool = False
 ) -> tuple[Panel, Panel]:
-    """The two panels; `what` is the field of `CellResult` that is shown."""
+    """The two panels; `what` is the field of `CellResult` to show."""
 
     def lines(keys: list[tuple[str, Key]]) -> tuple[Series, ...]:
         return tuple(series(name, results[key].rounds, getattr(results[key], what)) for name, key in keys)

@@ -1,6 +1,6 @@
 """Figures 4 and 5: loss and accuracy by round when some clients scale their reports.
 
-Two step sizes, because below the best one a scaled-up report acts like a larger step and lowers the loss.
+There are two step sizes, because below the best one a scaled-up report acts like a larger step and lowers the loss.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def panels(
     *,
     log_y: bool = False,
 ) -> tuple[Panel, ...]:
-    """One panel for each step size; `what` is the field of `CellResult` that is shown."""
+    """One panel for each step size; `what` is the field of `CellResult` to show."""
     return tuple(
         Panel(
             f"{step[:1].upper()}{step[1:]}, {size:g}",

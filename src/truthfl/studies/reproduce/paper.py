@@ -1,7 +1,7 @@
 """`Paper`: the parameters that all figures share; `Study`: the interface of a figure's module.
 
-The paper gives ten clients, MNIST, one convolutional layer, H = 1, degree 0.4, D = 50 and D'_1 = 60; all other values
-are our choice.
+The paper states ten clients, MNIST, one convolutional layer, H = 1, degree 0.4, D = 50 and D'_1 = 60. We chose all
+other values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from truthfl.reporting.figure import Figure
 from truthfl.studies.cells import Cell, CellResult, FederationSpec
 from truthfl.studies.reproduce.claims import Claim
 
-FIRST_SEED = 1000  # the pilot's seeds are counted from 0, so that nothing is tuned on the runs that are shown
+FIRST_SEED = 1000  # the pilot's seeds are counted from 0, so that nothing is tuned on the runs shown
 PILOT = PilotDesign(
     seeds=5, honest_seeds=5, search_seeds=6, batch_sizes=(5, 10, 20, 40, 80, 160), step_range=(0.02, 1.0)
 )
@@ -37,7 +37,7 @@ class Paper:
     federation          data, model (8 filters), 300 samples for each of 10 clients
     seeds               number of trainings of each cell
     rounds, every       T, and the rounds between two evaluations
-    batch_size          D where the paper has 50; `other_batch_size` is shown beside it
+    batch_size          D where the paper has 50; `other_batch_size` is shown next to it
     batch_sizes         D of Figures 2 and 3
     idle_clients        numbers of clients who do not label in Figures 2 and 3
     report_scales       γ of Figures 4 and 5, for `scaling_clients` of the clients
@@ -107,7 +107,7 @@ class Study:
 
     calibrated_rounds  numbers of rounds for which it needs a loss model
     cells              the cells to train
-    figure, claims     made from the results of the cells
+    figure, claims     functions that make them from the results of the cells
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Reproduces the paper's evaluation: pilot, training, figures, claims; writes them to a folder."""
+"""Reproduces the paper's evaluation (pilot, training, figures, claims) and writes it to a folder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def search_task(paper: Paper) -> WorkItem:
 
 
 def step_size_of(result: Result) -> float:
-    """The best step size by the result of the step search, rounded to three digits."""
+    """The best step size in the result of the step search, rounded to three digits."""
     search = StepSearch(float(result["best"]), result["tried"], result["loss"], result["error"])
     return float(f"{search.parabola_minimum:.3g}")
 
@@ -82,7 +82,7 @@ def calibration_at(
 
 
 def has_work_prices(calibration: Calibration) -> bool:
-    """Whether batches and labels affect the loss in this loss model; without that there is no contract on it."""
+    """Whether batches and labels affect the loss in this loss model; if not, no contract is possible on it."""
     return bool(calibration.model.sampling.min() > 0 and calibration.model.labeling.min() > 0)
 
 
@@ -205,7 +205,7 @@ def reproduce(
 
 
 def _run_pilot(paper: Paper, studies: Sequence[Study], tasks: StagedTasks) -> PilotResult:
-    """Search the step size and fit the loss models that the studies need; loss models without prices are left out."""
+    """Search the step size and fit the loss models that the studies need, except loss models without prices."""
     step = step_size_of(tasks.do("pilot: step size", [search_task(paper)])[0])
     moments = sorted({moment for study in studies for moment in study.calibrated_rounds(paper)})
     if not moments:

@@ -1,6 +1,6 @@
-"""Claims of the paper's text that have no figure: on batch sizes, on the weight of a client, on other contracts.
+"""Claims of the paper's text that have no figure: on batch sizes, a client's weight, and other contracts.
 
-Claims on batch sizes are computed on the paper's bound, with the formula as printed and as corrected; the others are
+Claims on batch sizes are computed on the paper's bound, with the formula as printed and as corrected. The others are
 trained.
 """
 

@@ -1,1 +1,1 @@
-"""How incentives scale: the same labels divided among ever more clients."""
+"""How incentives scale: the same labels divided among more and more clients."""

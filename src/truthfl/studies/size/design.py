@@ -1,7 +1,7 @@
-"""What the study of sizes trains, with whose money: the labels of one draw, cut into equal parts for n clients.
+"""Design and prices of the study of sizes: the labels of one draw, cut into equal parts for n clients.
 
-A draw is a random order of the pool. The first labels of it are used for every number of clients, so that federations
-of all sizes have the same labels in all.
+A draw is a random order of the pool. Its first labels are used for every number of clients, so federations of all
+sizes have the same labels in total.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class Money:
 
 @dataclass(frozen=True)
 class SizeDesign:
-    """The federations and how often they are drawn.
+    """The federations and the number of draws.
 
     data            source and test set; the other samples are the pool from which clients' samples are drawn
     sizes           numbers of clients
     total_labels    of all clients; each has an equal part of it
-    batch_of_all    samples of all clients in one round. With more clients than this, each computes on one sample and
-                    takes part in so many rounds that it is this number on average
-    pilot_draws     draws from which the server knows levels and spreads, and on which the best lie is chosen
-    measured_draws  other draws, on which it is measured
+    batch_of_all    samples of all clients in one round. With more clients than this, each computes on one sample, and
+                    takes part in so few rounds that the average is this number
+    pilot_draws     draws on which the server measures levels and spreads, and chooses the best lie
+    measured_draws  other draws, on which the best lie is measured
     liars           clients of a draw whose lies are trained jointly, one at a time
     solo_liars      clients of a draw whose lies are trained alone
     absences        clients of a draw who are left out, one at a time, for the worth of their work
@@ -96,19 +96,19 @@ class SizeDesign:
         return range(self.pilot_draws + self.measured_draws)
 
     def labels_each(self, size: int) -> int:
-        """Labels of each of so many clients."""
+        """Labels of each of this many clients."""
         return self.total_labels // size
 
     def batch_each(self, size: int) -> int:
-        """The batch of each of so many clients."""
+        """The batch of each of this many clients."""
         return max(self.batch_of_all // size, 1)
 
     def can_label_fewer(self, size: int) -> bool:
-        """Whether each of so many clients could label fewer samples, and still some: else solo losses have no slope."""
+        """Whether each of this many clients could label fewer samples, but not none; else solo losses have no slope."""
         return round(self.labels_each(size) / WINDOW) < self.labels_each(size)
 
     def participation(self, size: int) -> float:
-        """q: the chance with which each of so many clients takes part in a round."""
+        """q: the chance with which each of this many clients takes part in a round."""
         return min(self.batch_of_all / size, 1.0)
 
     def settings(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class SizeDesign:
 
 
 def size_design(*, quick: bool = False, source: str = BUILT_IN, seed: int = 0) -> SizeDesign:
-    """The full study, or a short one that shows what the full one does and tells little.
+    """The full study, or a short version that only shows what the full one does.
 
     source  "mnist": 5,000 built-in digits; or a folder with the four files of MNIST
     """
@@ -170,7 +170,7 @@ def size_design(*, quick: bool = False, source: str = BUILT_IN, seed: int = 0) -
     )
 
 
-MORE_LABELS = 0.5  # further samples that a client could label, as a share of hers
+MORE_LABELS = 0.5  # further samples that a client could label, as a share of theirs
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +193,7 @@ class Cut:
 
 
 def pool_size(data: Data, total_labels: int) -> int:
-    """The number of samples of the pool; `InputError` if it has too few for so many labels and some more."""
+    """The size of the pool; `InputError` if it is too small for this many labels and some more."""
     sets = sample_sets(PICTURES, data.source, data.pilot_samples, data.test_samples, data.seed)
     size, needed = len(sets.clients), round(1.2 * total_labels)
     if size < needed:
@@ -237,17 +237,17 @@ def cut(
     return Cut(Split(federated, test, (further,) * size), np.full(size, float(max(batch_of_all // size, 1))))
 
 
-FEWER = (0.1, 0.25, 0.5, 0.75, 0.9)  # shares of labels that are made, the rest left out
+FEWER = (0.1, 0.25, 0.5, 0.75, 0.9)  # shares of labels made; the rest is left out
 MORE = 1.25
 HALF = 0.5
 LONGER_SHARE = 0.75  # of labels, if the solo model is trained longer
 
 
 def lies(labels: int) -> tuple[LiePoint, ...]:
-    """The truth and the lies of a client with so many labels; shares of labels are of whole ones.
+    """The truth and the lies of a client with this many labels; shares of labels are rounded to whole labels.
 
-    What `truthfl verify` finds best of each kind at ten clients is among them. With few labels some of them are the
-    same, and are tried once.
+    They include the best lie of each kind that `truthfl verify` finds at ten clients. With few labels some of them are
+    the same; these are tried once.
     """
     half = _whole(HALF, labels)
     fewer = [LiePoint(labels=_whole(share, labels)) for share in FEWER]

@@ -1,6 +1,6 @@
-"""What the study of sizes finds for each number of clients, and the power laws through it.
+"""The findings of the study of sizes for each number of clients, and the power laws through them.
 
-The loss model is fitted at ten clients and carried to n by its own law: v_i ∝ p_i²/q_i, b_i ∝ p_i; the expected loss
+The loss model is fitted at ten clients and extended to n by its own law: v_i ∝ p_i²/q_i, b_i ∝ p_i. The expected loss
 and its spread are measured at n.
 """
 
@@ -29,7 +29,7 @@ from truthfl.studies.verify.regret import Estimate, mean_share
 from truthfl.studies.work import Result
 
 RESAMPLES = 1000
-STEEPEST = 4.0  # exponents are searched from minus this to this
+STEEPEST = 4.0  # exponents are searched between minus this and this
 COARSE, FINER, REFINEMENTS = 81, 21, 4
 LEAST_ERROR = 1e-9  # of a value, as a share of it; values that do not vary all have this one
 
@@ -57,10 +57,10 @@ class PowerLaw:
 def fit_power_law(
     sizes: Sequence[float], draws: int, values: Callable[[IntArray], FloatArray], *, offset: float = 0.0
 ) -> PowerLaw | None:
-    """The law that fits best by least squares, in units of the values' own errors; None for fewer than three sizes.
+    """The law that fits best by least squares, in units of the values' errors; None for fewer than three sizes.
 
-    values  from numbers of draws (resamples, draws), with repetitions, to values (resamples, sizes). Of its results for
-            resampled draws come the errors and the interval
+    values  from numbers of draws (resamples, draws), with repetitions, to values (resamples, sizes). Its results for
+            resampled draws give the errors and the interval
     """
     if len(sizes) < 3:
         return None
@@ -75,7 +75,7 @@ def fit_power_law(
 
 
 def _fitted(n: FloatArray, values: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Factor and exponent of each row of `values`, (rows, sizes); for each exponent the best factor is known."""
+    """Factor and exponent of each row of `values`, (rows, sizes); the best factor for each exponent has a formula."""
     grid = np.broadcast_to(np.linspace(-STEEPEST, STEEPEST, COARSE), (len(values), COARSE))
     step = 2.0 * STEEPEST / (COARSE - 1)
     middle = np.sqrt(n.min() * n.max())
@@ -94,10 +94,10 @@ def _fitted(n: FloatArray, values: FloatArray, error: FloatArray) -> tuple[Float
 
 @dataclass(frozen=True)
 class FittedLoss:
-    """What batches, labels and random labels do to the joint loss, in all.
+    """The total effects of batches, labels and random labels on the joint loss.
 
     batch_noise     V: the loss has a part V / (samples of all clients in a round)
-    random_labels   β: it rises by β times the share of labels that are drawn at random
+    random_labels   β: it rises by β times the share of labels drawn at random
     label_curve     A: it has a part A / (labels of all clients); label_error is the standard error of A
     """
 
@@ -107,9 +107,9 @@ class FittedLoss:
     label_error: float
 
     def worth(self, size: int, design: SizeDesign) -> float:
-        """κ (A/N + V/B) / (n − 1): what the work of one of n equal clients is worth, in money.
+        """κ (A/N + V/B) / (n − 1): the worth of the work of one of n equal clients, in money.
 
-        Without her there are N (1 − 1/n) labels, and B (1 − 1/n) samples in a round.
+        Without this client there are N (1 − 1/n) labels, and B (1 − 1/n) samples in a round.
         """
         lost = self.label_curve / design.total_labels + self.batch_noise / design.batch_of_all
         return design.money.loss_value * lost / (size - 1)
@@ -125,9 +125,9 @@ class PilotLevel:
 
 @dataclass(frozen=True, eq=False)
 class SoloPlan:
-    """What the pilot says of solo models with so many labels.
+    """The pilot's results on solo models with this many labels.
 
-    reason  why label pay cannot go by them; empty if it can
+    reason  why label pay cannot use them; empty if it can
     """
 
     recipe: Recipe
@@ -158,7 +158,7 @@ def fitted_loss(design: SizeDesign, results: Sequence[Result]) -> FittedLoss:
 def joint_level(design: SizeDesign, losses: Sequence[float], loss_variance: float, pool: int) -> PilotLevel:
     """The level and spread from the losses of pilot draws.
 
-    Draws of N labels from a pool of P overlap, which makes the variance between them smaller by the factor 1 − N/P.
+    Draws of N labels from a pool of P overlap. This makes the variance between them smaller by the factor 1 − N/P.
     """
     count = len(losses)
     between = float(np.var(losses, ddof=1)) / (1.0 - design.total_labels / pool)
@@ -184,13 +184,13 @@ def lceme_for(
 ) -> LCEME:
     """LCEME for the assigned batches.
 
-    If those are below the floor at which labels pay on the loss model, the slope is that of the floor.
+    If they are below the floor at which labels pay on the loss model, the slope is the floor's.
     """
     batches = np.full(size, float(design.batch_each(size)))
     total, labels_cost = design.batch_of_all, design.money.label_cost * design.total_labels
     price = design.rounds * design.money.sample_cost
     slope = max(price * total**2 / fitted.batch_noise, labels_cost / fitted.random_labels)
-    noise = price * total**2 / slope  # V, or less where the slope is that of the floor
+    noise = price * total**2 / slope  # V, or less where the slope is the floor's
     sampling = noise / (size**2 * design.participation(size))
     model = LossModel(
         constant=max(level.mean - noise / total, 0.0),
@@ -223,7 +223,7 @@ def audition_for(
     fitted: FittedLoss,
     level: PilotLevel,
 ) -> Audition:
-    """The audition with these labels. Computing is paid a fixed amount: it is below the 1% that a plan tolerates."""
+    """The audition with these labels. Pay for computing is fixed: it is below the 1% that a plan tolerates."""
     inputs = _inputs(design.money, clients, training, solo.recipe, solo.curve, fitted, level)
     batches = np.full(size, float(design.batch_each(size)))
     return audition_contract(inputs, clients.dataset_size.astype(float), batches)
@@ -254,7 +254,7 @@ def _inputs(
 
 
 def _why_not(task: LabelTask, labels: int) -> str:
-    """Why so many labels cannot be asked for; empty if they can. The rules are those of `LabelTask.usable`."""
+    """Why this many labels cannot be asked for; empty if they can. The rules are those of `LabelTask.usable`."""
     at = int(np.flatnonzero(task.numbers == labels)[0])
     if task.usable[at]:
         return ""
@@ -294,8 +294,8 @@ class RuleFinding:
     spread_over_cost  the same standard deviation over the cost of honest work
     regret            gain of the best lie, as a share of honest pay (or of its cost, where that is larger)
     gain_over_cost    the same gain as a share of the cost
-    best_lie          that gained most on the pilot draws
-    lies              all of them
+    best_lie          the lie that gained most on the pilot draws
+    lies              all lies
     """
 
     pay_over_cost: float
@@ -309,14 +309,14 @@ class RuleFinding:
 
 @dataclass(frozen=True)
 class SizeFinding:
-    """One number of clients. Money is that of the job.
+    """One number of clients. Money is in the job's unit.
 
     cost           of one client's honest labels and computing
     loss           joint test loss of honest clients
     loss_spread    its standard deviation at settlement
-    worth          κ times the fall of the loss by one client's work, measured
+    worth          κ times the fall of the loss through one client's work, measured
     worth_by_model the same on the fitted loss model
-    jobs_to_tell   jobs after which their mean loss tells, with 95%, whether one of the clients worked, by the model
+    jobs_to_tell   jobs after which their mean loss shows, with 95%, whether one of the clients worked, by the model
     lceme, audition  None if the contract cannot be made; `no_audition` says why
     solo_risk      by the pilot's curve: standard deviation of label pay over the cost of labels; None without a curve
     """
@@ -339,7 +339,7 @@ class SizeFinding:
 
 @dataclass(frozen=True, eq=False)
 class SizeRuns:
-    """The runs of all draws at one number of clients, those of the pilot first."""
+    """The runs of all draws at one number of clients, the pilot's first."""
 
     design: SizeDesign
     size: int
@@ -363,7 +363,7 @@ class SizeRuns:
 
     @property
     def rises(self) -> FloatArray:
-        """(draws,) by how much the loss rises without one client, on average over those left out."""
+        """(draws,) the rise of the loss without one client, averaged over the clients left out."""
         return np.array([float(np.mean(each["without"]) - each["loss"]) for each in self.results])
 
     def loss_spread(self, draws: IntArray) -> FloatArray:
@@ -382,9 +382,9 @@ class SizeRuns:
         ]
 
     def gains(self, payer: Payer) -> tuple[Gains, IntArray]:
-        """What lies gain under a contract in the cases of all draws, and the draw of each case.
+        """The gains of lies under a contract in the cases of all draws, and the draw of each case.
 
-        Under the audition the joint loss does not count, and there are cases for solo models alone.
+        Under the audition the joint loss does not count, and there are separate cases for solo models.
         """
         if isinstance(payer.rule, Audition):
             names = ("solo_liar", "shift")

@@ -27,7 +27,7 @@ CLIENTS_LABEL = "clients, with the same labels in all"
 
 
 def drawn(study: SizeStudy, ink: str, *, narrow: bool = False) -> Canvas:
-    """The picture: four panels, one below the other if it is for a narrow screen."""
+    """The picture: four panels, stacked for a narrow screen."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
 
@@ -62,7 +62,7 @@ def _draw_worth(axes: Axes, study: SizeStudy) -> None:
     _law(axes, study, WORTH, WORTH_STYLE)
     at = [each.clients for each in sizes]
     axes.plot(
-        at, [each.cost for each in sizes], color=COST_STYLE[0], linestyle=COST_STYLE[1], label="what it costs her"
+        at, [each.cost for each in sizes], color=COST_STYLE[0], linestyle=COST_STYLE[1], label="cost of this work"
     )
     axes.set_yscale("log")
     axes.set_title("What one client's work is worth", loc="left")
@@ -112,7 +112,7 @@ def _draw_gain(axes: Axes, study: SizeStudy, ink: str) -> None:
 
 
 def _of_rule(study: SizeStudy, name: str) -> tuple[list[SizeFinding], list[RuleFinding]]:
-    """The sizes at which this contract could be made, and what was found of it."""
+    """The sizes at which this contract could be made, and its findings."""
     pairs = [(each, getattr(each, name)) for each in study.sizes]
     made = [(each, found) for each, found in pairs if found is not None]
     return [each for each, _ in made], [found for _, found in made]
@@ -186,7 +186,7 @@ def rule_rows(study: SizeStudy, name: str) -> list[list[str]]:
 
 
 def law_sentences(study: SizeStudy) -> list[str]:
-    """The laws that were fitted, with the 95% intervals of their exponents."""
+    """The fitted laws, with the 95% intervals of their exponents."""
     return [f"{LAWS[name]}: {law.words}." for name, law in study.laws.items()]
 
 
@@ -215,7 +215,7 @@ def amount(money: float) -> str:
 
 
 def percent(share: float) -> str:
-    """The share in per cent: whole ones from 10% on, else a digit more."""
+    """The share in per cent: a whole number from 10% on, otherwise with one more digit."""
     text = f"{share:.0%}" if abs(share) >= 0.0995 else f"{share:.1%}"
     return text.replace("-", "−")
 
@@ -267,7 +267,7 @@ def sizes_csv(study: SizeStudy) -> str:
 
 
 def lies_csv(study: SizeStudy) -> str:
-    """CSV text with what every lie gains at every size, as a share of cost."""
+    """CSV text with the gain of every lie at every size, as a share of cost."""
     found = [(each.clients, rule, getattr(each, rule)) for each in study.sizes for rule in RULES]
     rows = (
         [clients, rule, lie.lie, *_values(lie.gain)]
@@ -302,7 +302,7 @@ def _ends(name: str) -> Sequence[str]:
 
 
 def _values(value: object, name: str = "") -> list[object]:
-    """The number, or the estimate and its interval; as many empty values as it would have if it is None."""
+    """The number, or the estimate and its interval; if it is None, the same number of empty values."""
     if value is None:
         return [None] * len(_parts(name))
     return [value.value, value.low, value.high] if isinstance(value, Estimate) else [value]
@@ -316,30 +316,30 @@ CAPTION = (
     "fitted power laws with the 95% intervals of their exponents. Bars are 95% intervals over draws of the labels."
 )
 WORTH_MEANING = (
-    "Worth: κ times the rise of the joint test loss if one client is left out and the others' weights fill up hers, "
+    "Worth: κ times the rise of the joint test loss if one client is left out and the others' weights replace theirs, "
     "measured in pairs of trainings with the same draws; by the model: κ (A/N + V/B) / (n − 1), with A from trainings "
-    "with fewer labels and V from trainings with other batches of ten clients. Jobs to tell: after so many jobs the "
-    "mean of their losses tells, with 95%, whether one of the clients worked, if her effect is that of the model."
+    "with fewer labels and V from trainings with other batches of ten clients. Jobs to tell: after this many jobs the "
+    "mean of their losses shows, with 95%, whether one of the clients worked, if their effect is as in the model."
 )
 LCEME_MEANING = (
-    "The slope is that of the loss model fitted at ten clients, the same for all sizes; the margin covers the spread "
-    "of the joint loss at settlement. Gains of lies are measured in joint training. Risk is the standard deviation of "
-    "one client's honest pay over its mean: the slope times the spread of the joint loss, which is measured over draws "
-    "of the labels and computed for draws of test samples."
+    "The slope comes from the loss model fitted at ten clients and is the same for all sizes. The margin covers the "
+    "spread of the joint loss at settlement. Gains of lies are measured in joint training. Risk is the standard "
+    "deviation of one client's honest pay over its mean: the slope times the spread of the joint loss. This spread is "
+    "measured over draws of the labels and computed for draws of test samples."
 )
 AUDITION_MEANING = (
-    "Label pay goes by solo models that were trained and tested. Computing is paid a fixed amount, for it is less than "
-    "the 1% of pay that a plan leaves unproven; so what a lie does to the joint loss does not matter here. Risk is "
+    "Label pay depends on solo models that were trained and tested. Pay for computing is fixed, because it is less "
+    "than the 1% of pay that a plan leaves unproven; so a lie's effect on the joint loss does not matter here. Risk is "
     "measured over honest clients of all draws."
 )
 MEANING = (
-    "All sizes share the same labeled samples on each draw: those of one draw are cut into equal parts, so that no two "
-    "clients hold the same sample and federations of all sizes know the same. Clients are alike: an even mix of "
-    "classes, equal costs. All clients together compute on the same number of samples in a round; with more clients "
-    "than that, each computes on one sample and takes part in a share of the rounds.",
-    "The best lie is the one of a stated list that gained most on the pilot draws; its gain is measured on the others, "
-    "as a share of honest pay (regret; of cost where that is larger) and of cost. The list is in lies.csv; "
+    "All sizes share the same labeled samples on each draw. The samples of one draw are cut into equal parts, so no "
+    "two clients hold the same sample, and federations of all sizes have the same information. Clients are alike: an "
+    "even mix of classes, equal costs. All clients together compute on the same number of samples in a round. With "
+    "more clients than that, each computes on one sample and takes part in a share of the rounds.",
+    "The best lie is the one in a stated list that gained most on the pilot draws. Its gain is measured on the others, "
+    "as a share of honest pay (regret; of cost where that is larger) and of cost. The list is in lies.csv. "
     "truthfl verify searches more at one size.",
-    "Intervals count draws. Draws of one pool overlap and share one test set, so they speak of other clients with "
-    "digits of this pool, not of other data.",
+    "Intervals count draws. Draws of one pool overlap and share one test set. So they represent other clients with "
+    "digits of this pool, not other data.",
 )

@@ -36,7 +36,7 @@ from truthfl.studies.work import Store, Workers, WorkItem
 STEP_SEEDS = 4
 CERTAIN = 1.96  # standard deviations of a 95% interval
 
-NOTHING_LESS = "nobody can label fewer than so many samples and still some, so the solo loss has no slope"
+NOTHING_LESS = "each client has too few samples to label fewer but not none, so the solo loss has no slope"
 
 
 WORTH, LCEME_SPREAD = "worth", "lceme_spread_over_cost"
@@ -52,9 +52,9 @@ class SizeStudy:
 
     fitted      the loss model, fitted at ten clients
     pool        number of samples from which labels are drawn
-    laws        by the names of `LAWS`; those for which there are too few sizes are absent
+    laws        by the names of `LAWS`; laws with too few sizes are absent
     trainings   joint trainings behind the results
-    tasks_done  tasks computed now, not read from the store
+    tasks_done  tasks computed now instead of read from the store
     """
 
     design: SizeDesign
@@ -74,7 +74,7 @@ def study_sizes(
     workers: int | Workers | None = None,
     progress: StageProgress = lambda *_: None,
 ) -> SizeStudy:
-    """Train what is not stored in the folder yet, and make the findings."""
+    """Train what is not yet stored in the folder, and compute the findings."""
     pool = pool_size(design.data, design.total_labels)
     tasks = StagedTasks(Store(folder / "tasks"), workers, progress)
     common = design.settings()
@@ -150,9 +150,9 @@ def _found(
 
 
 def _laws(design: SizeDesign, runs: Sequence[SizeRuns], lceme: Sequence[Payer]) -> dict[str, PowerLaw]:
-    """The laws; a value of a law at some draws is computed from these draws alone.
+    """The laws; the value of a law at some draws is computed from these draws alone.
 
-    There is none for the audition: its spread goes by the labels of each client, and is least in between.
+    The audition has no law: its spread depends on the labels of each client, and is smallest in between.
     """
     rises = design.money.loss_value * np.stack([each.rises for each in runs])
 

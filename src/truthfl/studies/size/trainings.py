@@ -1,6 +1,6 @@
 """Work items of the study of sizes: on the pilot, and federations on one draw.
 
-All runs of a draw share their seed, so that they differ by what one client does and by nothing else.
+All runs of a draw share their seed, so they differ only by one client's behaviour.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def solo_curve(
 
 
 def _with_share(here: Cut, share: float) -> Federated:
-    """The federation in which each client has the first part of her samples."""
+    """The federation in which each client has the first part of their samples."""
     partition = here.federated.partition
     kept = max(round(share * int(partition.sizes[0])), 1)
     rows = np.concatenate([partition.rows_of(client)[:kept] for client in range(len(partition))])
@@ -117,12 +117,12 @@ def size_runs(
 ) -> Result:
     """One federation on one draw.
 
-    loss                   test loss of the honest run; `loss_variance` is that between test samples
-    without                (clients left out,) test losses without one client, the others' weights filling up hers
+    loss                   test loss of the honest run; `loss_variance` is its variance between test samples
+    without                (clients left out,) test losses without one client, the others' weights replacing theirs
     liar                   (cases,) clients who lie in the joint training, one at a time
     lied, delivered        (lies, cases) test loss, share of rounds delivered
-    solo_liar              (solo cases,) clients who lie about labels, alone; empty without solo models, as the others
-    alone                  (lies, solo cases) loss of her solo model
+    solo_liar              (solo cases,) clients who lie about labels, alone; all below are empty without solo models
+    alone                  (lies, solo cases) loss of their solo model
     shift                  (solo cases,) the others' shift of the expected solo loss
     peers, peers_shift     solo losses of honest clients, and their shifts
 
@@ -175,7 +175,7 @@ def _solo_results(
 
 
 def _loss_without(here: Cut, client: int, seed: int) -> float:
-    """The test loss if this client takes no part. The others draw the same batches as with her."""
+    """The test loss if this client takes no part. The others draw the same batches as with this client."""
     federated = here.federated
     weight = federated.weight.copy()
     weight[client] = NEARLY_NOTHING

@@ -38,8 +38,8 @@ SHARES_OF_RUNS = {"main": 0.5, "shapley": 0.2, "bound": 0.15}
 class Effort:
     """How much is trained.
 
-    runs   training runs of search and measurement, about
-    draws  draws of the data on which the job is planned, the job's own among them; the search has one or two of them
+    runs   approximate number of training runs of search and measurement
+    draws  draws of the data on which the job is planned, including the job's own; the search has one or two of them
     """
 
     runs: int
@@ -90,8 +90,8 @@ def verify_job(
     folder   where results of trainings are stored
     quick    fewer lies and runs, and all splits under the job's own plan
     seed     of the search, the splits and the runs
-    runs     number of training runs, about; by default as many as two cores make in less than ten minutes
-    splits   on which the lies that were found are measured
+    runs     approximate number of training runs; by default as many as two cores make in less than ten minutes
+    splits   on which the best lies are measured
     workers  number of processes, by default the number of cores; or workers elsewhere
     """
     federated = job.simulated_federation().federated
@@ -131,7 +131,7 @@ def verify_job(
 
 
 def _planning(job: DataJob, workers: int | Workers | None, store: Store) -> contextlib.AbstractContextManager[None]:
-    """The context in which the job is planned: with workers elsewhere, its trainings are theirs."""
+    """The context for planning the job: workers elsewhere, if there are any, compute its trainings."""
     if not isinstance(workers, Workers) or not can_be_planned_elsewhere(job):
         return contextlib.nullcontext()
     return planned_by(workers, store)
@@ -140,7 +140,7 @@ def _planning(job: DataJob, workers: int | Workers | None, store: Store) -> cont
 def _places(plans: list[DrawnPlan], splits: int, seed: int) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
     """The splits of the search, and the others, on which its results are measured.
 
-    With several draws of the data, no draw is used for both. The search has the job's own draw.
+    If there are several draws of the data, no draw is used for both. The search has the job's own draw.
     """
 
     def place(draw: int, number: int) -> Place:
@@ -156,7 +156,7 @@ def _places(plans: list[DrawnPlan], splits: int, seed: int) -> tuple[tuple[Place
 
 
 def _checked_splits(runs: int, splits: int | None, usual: int) -> int:
-    """The number of splits for so many runs, the usual one if None; `InputError` if either number is out of range."""
+    """The number of splits for this many runs, the usual one if None; `InputError` if either is out of range."""
     if not FEWEST_RUNS <= runs <= MOST_RUNS:
         raise InputError(
             f"runs is {runs:,}; it must be from {FEWEST_RUNS} to {MOST_RUNS:,}, and a good search needs thousands."
@@ -166,8 +166,8 @@ def _checked_splits(runs: int, splits: int | None, usual: int) -> int:
         return min(usual, most)
     if not FEWEST_SPLITS <= splits <= most:
         raise InputError(
-            f"splits is {splits:,}; it must be at least {FEWEST_SPLITS}, for a gain is averaged over them, and at most "
-            f"{most:,} for {runs:,} runs."
+            f"splits is {splits:,}; it must be at least {FEWEST_SPLITS}, because a gain is averaged over them, and at "
+            f"most {most:,} for {runs:,} runs."
         )
     return splits
 
@@ -178,14 +178,14 @@ def speed_class(job: DataJob, samples: LabeledSamples) -> str:
 
 
 def _usual_runs(job: DataJob, quick: bool, samples: LabeledSamples) -> int:
-    """The runs of `EFFORTS`; of a network more for pictures smaller than MNIST's, up to those of softmax regression."""
+    """The runs of `EFFORTS`; for a network more if pictures are smaller than MNIST's, at most softmax regression's."""
     usual, most = EFFORTS[speed_class(job, samples), quick].runs, EFFORTS["fast", quick].runs
     pixels = samples.features[0].size
     return min(most, max(usual, usual * MNIST_PIXELS // pixels)) if job.model.kind == "cnn" else usual
 
 
 def _require_samples(job: DataJob, available: int) -> None:
-    """Raise `InputError` if a client's samples are more than those available to the clients."""
+    """Raise `InputError` if a client has more samples than are available to the clients."""
     for name, size in zip(job.clients.name, job.clients.dataset_size, strict=True):
         if size > available:
             raise InputError(

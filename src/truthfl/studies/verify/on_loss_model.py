@@ -21,10 +21,10 @@ class Answer:
     """The lie that gains most under one rule, over all clients.
 
     gain             money above honest work; None if the rule cannot pay (`evidence` has the reason)
-    regret           the gain as a share of her honest pay; None if that is not positive. On a loss model it is exact,
+    regret           the gain as a share of their honest pay; None if that is not positive. On a loss model it is exact,
                      so its interval has width 0
     elicited_effort  the batch of that client's best choice, as a share of the assigned one
-    worst_deviation  the client and her lie
+    worst_deviation  the client and their lie
     evidence         how the gain was computed
     """
 

@@ -1,7 +1,7 @@
 """Estimates from gains in cases: regret ex ante and ex post, elicited labels and batch; with intervals over splits.
 
-Cases on one draw of the data (or on one split, if there is one draw) depend on each other, so intervals count draws (or
-splits), not cases; only those of single clients (`mean_of_group`) count cases.
+Cases on one draw of the data (or on one split, if there is one draw) depend on each other. So intervals count draws (or
+splits), not cases. Only intervals of single clients (`mean_of_group`) count cases.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Estimate:
 def mean_share(amount: FloatArray, unit: float, cluster: IntArray, *, of_several: int = 1) -> Estimate:
     """The mean of `amount` (cases,) as a share of `unit`; cases of one cluster depend on each other.
 
-    of_several  the number of estimates whose intervals are to hold all at once with 95% (Bonferroni)
+    of_several  the number of estimates whose intervals should all hold at once with 95% (Bonferroni)
     """
     numbers = np.unique(cluster, return_inverse=True)[1]
     value = float(amount.mean())
@@ -52,7 +52,7 @@ def mean_share(amount: FloatArray, unit: float, cluster: IntArray, *, of_several
 def mean_of_group(amount: FloatArray, factor: float, group: IntArray, number: int) -> Estimate:
     """`factor` times the mean of `amount` (cases,) over the cases of one group.
 
-    A group has few cases, so its standard error is that of all groups: from deviations of all cases from the means of
+    A group has few cases. So its standard error comes from all groups: from deviations of all cases from the means of
     their own groups.
     """
     own = group == number
@@ -100,9 +100,9 @@ def elicited_labels(
 ) -> Estimate:
     """The labels that serve a client best, as a share of those asked for.
 
-    Pay as a function of the share ℓ of labels (the rest left out, all else honest) is fitted by a − ν/ℓ on
-    `LABEL_CURVE`, so the best share is √(ν/c_l), or 0 if the lie without labels gains more than that. If the best share
-    is near 1, the curve is fitted again to the shares near 1.
+    Pay depends on the share ℓ of labels (the rest left out, all else honest). It is fitted by a − ν/ℓ on `LABEL_CURVE`,
+    so the best share is √(ν/c_l), or 0 if the lie without labels gains more. If the best share is near 1, the curve is
+    fitted again to the shares near 1.
 
     labeling_cost   (cases,)
     most            the largest share

@@ -34,7 +34,7 @@ COLUMNS = (
 )
 SHORT_COLUMNS = ("payment rule, best lie", "pay/cost", "labels", "batch", "regret", "±", "of cost", "ex post", "pays?")
 HINDSIGHT_COLUMNS = ("best lie in hindsight", "times", "mean gain")
-CLIENT_COLUMNS = ("client", "worth", "± (95%)", "cost", "best lie for her", "gain", "± (95%)")
+CLIENT_COLUMNS = ("client", "worth", "± (95%)", "cost", "their best lie", "gain", "± (95%)")
 
 
 def rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
@@ -75,7 +75,7 @@ def short_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
 
 
 def _percent(share: float) -> str:
-    """The share in per cent: whole ones from 10% on, else a digit more."""
+    """The share in per cent: a whole number from 10% on, otherwise with one more digit."""
     return f"{share:.0%}" if abs(share) >= 0.0995 else f"{share:.1%}" if abs(share) >= 0.00095 else f"{share:.2%}"
 
 
@@ -116,8 +116,8 @@ def coalition_sentence(verdict: Verdict) -> str:
     if not texts:
         return ""
     return (
-        f"{verdict.rule}: two clients of whom one labels and both train on her samples gain {texts[0]} ({texts[1]} to "
-        f"{texts[2]}) of their honest pay."
+        f"{verdict.rule}: two clients of whom one labels and both train on those samples gain {texts[0]} ({texts[1]} "
+        f"to {texts[2]}) of their honest pay."
     )
 
 
@@ -162,7 +162,7 @@ def _draw(axes: Axes, verdicts: Sequence[Verdict], ink: str) -> None:
     axes.set_xlim(low - 0.04, high + 0.04)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel(
-        "gain of the best lie of a kind, ex ante, as a share\nof what honest work costs (left of 0: she loses by it)"
+        "gain of the best lie of a kind, ex ante, as a share\nof what honest work costs (left of 0: a loss)"
     )
     axes.grid(axis="x", color=ink, alpha=0.15, linewidth=0.6)
 
@@ -183,7 +183,7 @@ def _lie_rows(verification: JobVerification) -> Iterable[list[object]]:
 
 
 def clients_csv(verdict: Verdict) -> str:
-    """CSV text with one line per client: what her work is worth and costs, and the best lie for her."""
+    """CSV text with one line per client: worth and cost of their work, and their best lie."""
     return _csv_of(verdict.clients)
 
 
@@ -195,7 +195,7 @@ def _csv_of(records: Sequence[object]) -> str:
 def write_verification(verification: JobVerification, scope: str, folder: Path, provenance: Section) -> Path:
     """Write picture, tables and report, and return the path of the report.
 
-    scope       what was searched and measured, in a sentence
+    scope       a sentence on what was searched and measured
     provenance  the report's last section
     """
     verdicts = verification.verdicts
@@ -221,7 +221,7 @@ def write_verification(verification: JobVerification, scope: str, folder: Path, 
         [
             Paragraph(f"{worth_sentence(own)} {WORTH}"),
             Table(CLIENT_COLUMNS, client_rows(own)),
-            Paragraph(f"The best lie for each client is that under {own.rule}. In a file: clients.csv."),
+            Paragraph(f"The best lie for each client is the one under {own.rule}. In a file: clients.csv."),
         ],
     )
     in_hindsight = best_in_hindsight(verification.results[0][0], 0)
@@ -246,27 +246,27 @@ def write_verification(verification: JobVerification, scope: str, folder: Path, 
 
 
 WORTH = (
-    "Her work is worth κ times the rise of the test loss without her. Pay by the joint loss with slope κ rewards "
-    "her work by just that: where it is less than the cost, not working pays."
+    "A client's work is worth κ times the rise of the test loss without them. Pay by the joint loss with slope κ "
+    "rewards the work by just that. Where this is less than the cost, not working pays."
 )
 MEANING_EX_POST = (
     "What the best of the measured lies would have gained there. It is larger than the regret ex ante, by selection: "
-    "nobody could have known which lie it would be."
+    "nobody could have known in advance which lie it would be."
 )
 MEANING = (
     "A lie is a point of a family: the share of labels made by hand; the rest left out, drawn at random, labeled by "
-    "the common model, by a model of her own or by nearest neighbour; the batch, from one sample to all; the report, "
+    "the common model, by the liar's own model or by nearest neighbour; the batch, from one sample to all; the report, "
     "scaled (constant or falling over the rounds), an echo of the common model's last change with or without noise, "
     "garbage, or the received model with its last bit changed. The search is successive halving: random points "
     "first, then neighbours of the best, on ever more cases; all points of a rung share clients, splits and draws.",
     "Regret ex ante: the gain of the lie that the search found best, averaged over splits and clients that the search "
     "has not seen, as a share of honest pay (or of its cost, where that is larger). This is what incentives are "
-    "about: its author knows neither the others' data nor the draws. The interval counts splits, not runs.",
+    "about: the liar knows neither the others' data nor the draws. The interval counts splits, not runs.",
     "Ex post: the gain of the lie that was best for a client on a split in hindsight, on average over both. It is "
     "larger, by selection.",
-    "Labels and batch: what would serve a client best, as a share of what she was asked for, fitted to real pay.",
-    "Lying is said to pay where the gain is known to exceed 2% of what honest work costs: a contract that pays a "
-    "thousand times the cost has little regret, and still makes it worth while not to work.",
+    "Labels and batch: what would serve a client best, as a share of the number asked for, fitted to real pay.",
+    "Lying pays, in this report, where the gain is known to exceed 2% of the cost of honest work. A contract that pays "
+    "a thousand times the cost has little regret, and still makes it worth while not to work.",
     "The contracts on the paper's bound and on the sound one are trained with the largest step size at which those "
     "bounds hold; all other rules with the step size tuned on pilot data.",
 )

@@ -1,4 +1,4 @@
-"""The payment rules that are tested for a job, each with the training in which it pays; plans on several draws.
+"""The payment rules tested for a job, each with the training in which it pays; plans on several draws.
 
 The rules are LCEME on the calibrated loss model and on two bounds, and four others.
 """
@@ -37,7 +37,7 @@ LOSS_MODEL = tuple(field.name for field in fields(LossModel))
 class DrawnPlan:
     """The plan on one draw of the data; `federation.data.seed` is that of the draw.
 
-    solo           what the contract says of solo models; None for contracts that do not pay by them
+    solo           the contract's terms for solo models; None for contracts that do not use them
     cost_of_solo   (N,) cost of training alone
     """
 
@@ -66,9 +66,9 @@ def drawn_plans(
     design: PilotDesign | None = None,
     progress: Progress,
 ) -> tuple[list[DrawnPlan], list[str]]:
-    """`count` plans, the job's own first, and why other draws have none; `InputError` if its own draw has none.
+    """`count` plans, the job's own first, and why other draws have none; `InputError` if the job's draw has none.
 
-    Draws on which nothing can be planned are replaced by further ones, up to `count` of them.
+    Draws without a possible plan are replaced by further ones, up to `count` of them.
     """
     plans: list[DrawnPlan] = []
     failures: list[str] = []
@@ -98,7 +98,7 @@ def _plan(job: DataJob, store: Store, design: PilotDesign | None) -> DrawnPlan:
 
 
 def arrays_of(plan: Plan) -> Result:
-    """What a study needs of a plan, as named arrays."""
+    """The parts of a plan that a study needs, as named arrays."""
     model = {f"model_{name}": np.asarray(getattr(plan.calibration.model, name)) for name in LOSS_MODEL}
     terms = {f"term_{name}": values for name, values in plan.contract.terms().items()}
     return (
@@ -117,7 +117,7 @@ def arrays_of(plan: Plan) -> Result:
 
 
 def _solo_arrays(plan: Plan) -> dict[str, NDArray[Any]]:
-    """What a study needs of a plan in which clients train alone."""
+    """The parts that a study needs of a plan in which clients train alone."""
     if plan.recipe is None:
         return {}
     return {
@@ -174,7 +174,7 @@ def plan_of(job: DataJob, stored: Result) -> DrawnPlan:
 class BoundRule:
     """LCEME on a bound.
 
-    step        the largest step size at which the bound holds, times L; training is run with it
+    step        the largest step size at which the bound holds, times L; training uses it
     as_printed  whether the contract is the paper's, with its errors
     """
 
@@ -219,11 +219,11 @@ class RuleTest:
         return any(evidence in rule.needs for rule in self.draws[0].rules)
 
     def client_on(self, draw: int, client: int) -> int:
-        """This client's number on a draw; on a draw whose plan leaves clients out, one of those who are asked."""
+        """This client's number on a draw; if the draw's plan leaves the client out, the number of a client it asks."""
         return client % len(self.draws[draw].clients)
 
     def name_on(self, draw: int, client: int) -> str:
-        """The name of the client of this number on a draw; other draws may leave out others."""
+        """The name of the client with this number on a draw; other draws may leave out others."""
         names = self.draws[draw].clients.name
         return str(client) if names is None else names[client]
 
@@ -242,9 +242,9 @@ def rule_tests(
 ) -> tuple[tuple[RuleTest, ...], dict[str, str]]:
     """The rule tests, and the reasons why rules are absent, by name of the rule.
 
-    All rules assign the batches of the plan, so that the work is the same. The price of a contribution and the
-    constants of the bounds are measured on the server's own data. A rule that cannot be made on one of the draws is
-    absent. Rules that pay by Shapley values are a test of their own, because their runs cost twice as much.
+    All rules assign the batches of the plan, so the work is the same. The price of a contribution and the constants of
+    the bounds are measured on the server's own data. A rule that cannot be made on one of the draws is absent. Rules
+    that pay by Shapley values get a separate test, because their runs cost twice as much.
     """
     has_bounds = plans[0].federation.model.kind == "softmax"
     steps = [rule.step for rule in BOUND_RULES] if has_bounds else []
@@ -321,7 +321,7 @@ def _leave_one_out(plan: DrawnPlan, without: Result) -> Contract:
 
 
 def _calibrated(plan: DrawnPlan) -> Contract:
-    """LCEME on the calibrated loss model, with the batches of the job's own contract, or larger ones where it must."""
+    """LCEME on the calibrated loss model, with the batches of the job's own contract, or larger ones if necessary."""
     floor = np.ceil(labeling_floor(plan.clients, plan.loss_model, plan.training))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, plan.clients.dataset_size))
     made = lceme_with_margin(
@@ -345,7 +345,7 @@ def _lceme_on_bound(plan: DrawnPlan, rule: BoundRule, constants: Result) -> Draw
 
 
 def _leave_one_out_task(plan: DrawnPlan) -> WorkItem:
-    """The work item for the losses on pilot data with all clients, and without each of those asked in turn."""
+    """The work item for the losses on pilot data: with all clients, and without each of the clients asked in turn."""
     asked = asked_clients(plan.clients.weight)
     return WorkItem(
         "studies.verify.training:losses_without",

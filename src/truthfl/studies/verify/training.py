@@ -34,7 +34,7 @@ def lied_losses(
 ) -> Result:
     """The fields of `LieLosses` for these points and cases (client, seed); for `place` see `_split_and_batches`.
 
-    solo  the document of `SoloTerms`, if a rule pays by solo models
+    solo  the document of `SoloTerms`, if a rule uses solo models
     """
     split, batches = _split_and_batches(**place)
     losses = train_lies(
@@ -180,7 +180,7 @@ def payers_of(test: RuleTest, rule: int) -> list[Payer]:
 
 
 def place_settings(test: RuleTest, place: Place) -> dict[str, object]:
-    """The settings of work items that say which federation is trained, and how."""
+    """The settings of work items that state the federation and its training."""
     here = test.draws[place.draw]
     return {
         "federation": here.plan.federation.document(),

@@ -53,7 +53,7 @@ def best_in_hindsight(measurement: LieMeasurement, rule: int) -> list[BestInHind
 
 
 def summary_rows(found: Sequence[BestInHindsight]) -> list[list[str]]:
-    """One row per lie that was best somewhere: the lie, in how many cases it was best, its mean gain in these."""
+    """One row per lie that was best in some case: the lie, the number of these cases, and its mean gain in them."""
     gains: dict[str, list[float]] = {}
     for each in found:
         gains.setdefault(each.lie, []).append(each.gain)
@@ -75,11 +75,11 @@ class MeasuredLie:
 
 @dataclass(frozen=True)
 class ClientVerdict:
-    """One client: the lie that the search found best for her, and what her work is worth.
+    """One client: the best lie for them that the search found, and the worth of their work.
 
-    gain        ex ante, as a share of her honest pay, with its 95% interval; None if there are too few cases for one
-    worth       κ times (loss without her − loss), in money, likewise
-    cost        of her honest work
+    gain        ex ante, as a share of their honest pay, with its 95% interval; None if there are too few cases for one
+    worth       κ times (loss without them − loss), in money, likewise
+    cost        of their honest work
     """
 
     client: str
@@ -97,21 +97,21 @@ class ClientVerdict:
 class Verdict:
     """The result of one rule; shares are of honest pay, or of its cost if that is larger.
 
-    regret           gain ex ante of the best lie found, measured on splits and seeds that the search has not seen: that
-                     of the search's winner, or of another measured lie if it is known to gain more
-    ex_post_regret   gain of the best lie in hindsight, on average over splits and clients; None for Shapley pay, which
-                     is known on average only
+    regret           gain ex ante of the best lie found, measured on splits and seeds that the search has not seen: the
+                     search's winner, or another measured lie if it is known to gain more
+    ex_post_regret   gain of the best lie in hindsight, averaged over splits and clients; None for Shapley pay, which is
+                     known only on average
     best_lie         words, and the numbers of the point
     elicited_labels  labels that serve a client best, as a share of those asked for
     elicited_batch   batch that serves a client best, as a share of the assigned one
     pay_over_cost    honest pay over the cost of honest work
     below_cost       share of honest participants paid below their cost; None for Shapley pay
     gain_over_cost   the regret as a share of the cost of honest work
-    lying_pays       whether the gain exceeds 2% of the cost of honest work; None if the interval contains that
+    lying_pays       whether the gain exceeds 2% of the cost of honest work; None if the interval contains 2%
     coalition        gain of two clients of whom one labels and both report, as a share of their honest pay
-    points, runs     lies tried, and training runs, for all rules that share this one's training
+    points, runs     lies tried, and training runs, for all rules that share this rule's training
     by_kind          the best lie of each kind
-    clients          those whose lies were studied, one by one
+    clients          the clients whose lies were studied, one by one
     """
 
     rule: str
@@ -205,9 +205,9 @@ def _verdict(measurement: LieMeasurement, rule: int, loss_value: float, test_sam
 
 
 def _best_lie(measurement: LieMeasurement, rule: int) -> tuple[LiePoint, Estimate]:
-    """The lie that the search found best, or a measured lie that is known to gain more than it.
+    """The best lie of the search, or a measured lie that is known to gain more.
 
-    Whether another one gains more is asked of all measured lies at once, so its interval allows for that choice.
+    Whether another one gains more is asked of all measured lies at once, so its interval allows for this choice.
     """
     points, gains, cluster = measurement.points, measurement.gains[rule], measurement.cluster
     winner = measurement.found.best(rule)
@@ -233,7 +233,7 @@ def _of_pairs(measurement: LieMeasurement, rule: int) -> Estimate | None:
 
 
 def _best_without_labels(measurement: LieMeasurement, rule: int) -> LiePoint | None:
-    """Of the measured lies without labels the one that was best in the search."""
+    """Of the measured lies without labels, the one that was best in the search."""
     found = measurement.found
     tried = [point for point in measurement.points if point.labels == 0 and point in found.points]
     return max(tried, key=lambda point: found.mean_so_far(rule, point), default=None)
@@ -253,7 +253,7 @@ def measured_lie(point: LiePoint, gain: FloatArray, unit: float, cluster: IntArr
 
 
 def _best_of_kinds(measurement: LieMeasurement, rule: int) -> list[MeasuredLie]:
-    """Of each kind the measured lie that was best in the search."""
+    """Of the measured lies of each kind, the one that was best in the search."""
     gains, found = measurement.gains[rule], measurement.found
     best = []
     for kind in KINDS:
@@ -266,7 +266,7 @@ def _best_of_kinds(measurement: LieMeasurement, rule: int) -> list[MeasuredLie]:
 
 
 def _clients(measurement: LieMeasurement, rule: int, loss_value: float) -> list[ClientVerdict]:
-    """For each client whose lies were studied: the best for her by the search, and what her work is worth."""
+    """For each client whose lies were studied: their best lie in the search, and the worth of their work."""
     found, honest, gains = measurement.found, measurement.honest, measurement.gains[rule]
     worth = loss_value * (honest.without - honest.loss)
     reached = np.isfinite(found.mean(rule))
@@ -294,7 +294,7 @@ def _clients(measurement: LieMeasurement, rule: int, loss_value: float) -> list[
 
 
 def _in_order(measurement: LieMeasurement) -> list[str]:
-    """The names of the clients of the measured cases, those of the job's own draw first."""
+    """The names of the clients of the measured cases, the job's own draw first."""
     test, people = measurement.test, set(measurement.people)
     names = [test.name_on(draw, k) for draw, rules in enumerate(test.draws) for k in range(len(rules.clients))]
     return [name for name in dict.fromkeys(names) if name in people]

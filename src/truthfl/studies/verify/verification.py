@@ -38,7 +38,7 @@ def pair_gains(
 ) -> list[PairGains]:
     """The gains of one pair on each split, for each rule; empty with fewer than two clients.
 
-    The partner saves the cost of labeling, and computes and reports as she was asked, on the other's samples.
+    The partner saves the cost of labeling, and computes and reports as asked, on the other's samples.
     """
     counts = [len(test.draws[place.draw].clients) for place in places]
     if min(counts) < 2:
@@ -82,8 +82,8 @@ def runs_per_pair(test: RuleTest) -> int:
     return 14 if test.needs(Evidence.SHAPLEY) else 6
 
 
-SEARCH_SHARE = 0.55  # of the runs; the others measure what the search found
-MEASUREMENT_SEEDS = 1_000_000  # first seed of the runs that measure, after that of the search
+SEARCH_SHARE = 0.55  # of the runs; the others measure the lies that were found
+MEASUREMENT_SEEDS = 1_000_000  # first seed of the measuring runs, above the search's seeds
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class VerificationDesign:
     """Where lies are searched and where they are measured.
 
     searched, measured  splits
-    runs                number of training runs, about
+    runs                approximate number of training runs
     seed                of the search and the first seed of the runs
     most_labels         that clients can make in all these splits, as a share of those asked for
     pairs               whether coalitions of two are measured
@@ -109,7 +109,7 @@ class VerificationDesign:
 
 @dataclass(frozen=True, eq=False)
 class LieMeasurement:
-    """The lies of a rule test: those that were searched, and those that were measured.
+    """The lies of a rule test, searched and measured.
 
     found     the search, with `searched`, the name of the client of each of its cases
     points    the measured lies
@@ -194,7 +194,7 @@ def _search(
     workers: int | Workers | None,
     progress: Progress | None,
 ) -> tuple[SearchResult, tuple[str, ...], int]:
-    """What was found, the names of the clients of its cases, and the number of training runs."""
+    """The search's result, the names of the clients of its cases, and the number of training runs."""
     asked, rules, places = asked_clients(test.draws[0].clients.weight), len(test.names), design.searched
     rungs = rungs_of(int(SEARCH_SHARE * design.runs) // test.runs_per_case, rules)
     chosen = [client_and_split(k, len(asked), len(places)) for k in range(rungs[-1].cases)]
@@ -215,7 +215,7 @@ def _search(
 def _finalists(
     test: RuleTest, design: VerificationDesign, space: LieSpace, found: SearchResult
 ) -> tuple[LiePoint, ...]:
-    """The lies to measure: the best of each rule, curves of labels and batches; if runs suffice, the best of kinds."""
+    """The lies to measure: the best of each rule, curves of labels and batches, and best of kinds if runs suffice."""
     rules = range(len(test.names))
     best = [found.best(rule) for rule in rules]
     needed = dict.fromkeys(
