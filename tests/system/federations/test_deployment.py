@@ -119,7 +119,7 @@ def test_who_is_not_let_in_is_told_so_at_once_on_both_sides(keys):
     with open_job_server(HOST, 0, keys / "server", note=lambda *what: noted.append(what)) as server:
         server.registry.register(line_of(keys, "ann"), "ann")
         started = time.monotonic()
-        with pytest.raises(NotLetInError, match=r"does not know your key: send her your \.pub file"):
+        with pytest.raises(NotLetInError, match=r"does not know your key: send them your \.pub file"):
             node_of(keys, "stranger", server.port).__enter__()
         wrong = node_connection(HOST, server.port, keys / "another" / "ca.crt", keys / "ann")
         with pytest.raises(NotLetInError, match=r"another/ca.crt does not vouch for the server at 127"):
@@ -350,7 +350,7 @@ def test_a_failing_app_is_an_error_reply_and_her_log_has_the_rest(keys):
             replies = [reply for _, reply in ask_nodes(server.grid, questions, timeout=SECONDS)]
     assert [reply.error.reason for reply in replies] == [
         "there is no such name.",
-        "her computer failed to answer; its log says why",
+        "their computer failed to answer; its log says why",
     ]
     assert "KeyError: 'secret'" in (keys / "node.log").read_text(encoding="utf-8")
 

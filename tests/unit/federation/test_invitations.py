@@ -185,4 +185,4 @@ def test_the_operator_is_warned_of_invitations_that_outlive_enrolment():
     assert enrolment_warning(["Ada"], 604_800.0) is None
     said = enrolment_warning([f"P{number}" for number in range(12)], 300.0)
     assert "P9 and 2 more can be invited" in said
-    assert "good for 7 days unless you say otherwise, but the job takes people in for 300 seconds" in said
+    assert "good for 7 days unless you say otherwise, but the job admits people for 300 seconds" in said
