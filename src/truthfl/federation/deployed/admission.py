@@ -111,7 +111,7 @@ def new_invitation(serving: ServingInfo, name: str, address: str | None, days: f
     if not 0 < days <= LONGEST_DAYS:
         raise InputError(f"days is {days:g}; it must be more than 0 and at most {LONGEST_DAYS:g}.")
     if address is None and needs_address(serving):
-        raise InputError(f"the server listens at all addresses ({serving.host}); name a HOST:PORT they can reach.")
+        raise InputError(f"the server listens at all addresses ({serving.host}); say at which HOST:PORT they find it.")
     if address is not None:
         address_parts(address)
     try:

@@ -41,7 +41,7 @@ from truthfl.texts import plain
 
 App = Callable[[Message, Context], Message]
 LOG = "node.log"
-FAILED = "their computer failed to answer; its log says why"
+FAILED = "her computer failed to answer; its log says why"
 
 
 @dataclass(eq=False)
@@ -168,7 +168,7 @@ class Node:
             except ConnectedAlreadyError:
                 if time.monotonic() > deadline:
                     raise ServiceError(
-                        "somebody with your key is connected to the operator's server; only one computer can be."
+                        "somebody with your key is connected to the operator's server; one computer at a time can be."
                     ) from None
                 time.sleep(1.0)
 

@@ -254,7 +254,7 @@ class NodeConnection:
             self.close()
             if "WRONG_VERSION_NUMBER" in str(error.reason) or "RECORD_LAYER" in str(error.reason):
                 raise NotLetInError(
-                    f"the server at {self.address} does not speak TLS; leave out --root, or check the address."
+                    f"the server at {self.address} does not speak TLS; leave --root out, or check the address."
                 ) from None
             raise NotReachedError from None
         except http.client.BadStatusLine:

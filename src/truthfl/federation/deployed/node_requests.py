@@ -289,7 +289,7 @@ MOST_DROPPED_BYTES = 64_000  # of an unread reply; the connection of a longer on
 MOST_REQUESTS = 8  # of one node at the same time
 NONCE_SECONDS, MOST_NONCES = 60.0, 10_000
 UNKNOWN_KEY = "the operator's server does not know your key: send them your .pub file, or ask for an invitation."
-CONNECTED_ALREADY = "somebody with your key is connected already; only one computer at a time can be."
+CONNECTED_ALREADY = "somebody with your key is connected already; one computer at a time can be."
 NO_INVITATIONS = "this server accepts no invitations."
 
 
