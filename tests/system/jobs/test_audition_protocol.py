@@ -737,7 +737,7 @@ def test_the_report_says_what_became_of_liars(outcomes):
     solo = outcome.view.auditions["Ben"].document["solo_loss"]
     (ben,) = [one for one in sentences if one.startswith("Ben")]
     assert ben.startswith(
-        f"Ben (lazy labeler) was stopped at the audition: her model's loss is {solo:.2f}, honest ones "
+        f"Ben (lazy labeler) was stopped at the audition: the model's loss is {solo:.2f}, honest ones "
     )
     assert ben.endswith(
         f"she is paid {outcome.pay[1]:,.2f} and is left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if "

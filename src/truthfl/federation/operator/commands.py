@@ -1,4 +1,4 @@
-"""The operator's commands: which ones a job accepts now, how they are written, and what participants hear about them."""
+"""The operator's commands: which ones a job accepts now, how they are written, and what participants hear."""
 
 from __future__ import annotations
 

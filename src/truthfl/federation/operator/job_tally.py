@@ -80,7 +80,7 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         return f"{answer['client']} {'accepts' if answer['kind'] == 'acceptance' else 'declines'}"
     if entry.kind == "audition":
         loss = "no solo model" if document["solo_loss"] is None else f"solo loss {document['solo_loss']:.4f}"
-        stopped = "" if document["passed"] else "; she takes no part in the rounds"
+        stopped = "" if document["passed"] else "; they take no part in the rounds"
         return f"{document['client']}: {loss}{stopped}"
     if entry.kind == "hold":
         return describe_hold(document)
@@ -89,7 +89,7 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         skipped = f"; the model stays as it was: {document['refused']}" if document.get("refused") else ""
         return f"round {document['round']}: {_missing(document['missing'])}{loss}{skipped}"
     if entry.kind == "admission":
-        return f"{document['client']} was admitted with her invitation"
+        return f"{document['client']} was admitted by invitation"
     if entry.kind == "command":
         return describe_command(document)
     if entry.kind == "ended":
@@ -120,15 +120,15 @@ def _describe_other(entry: Entry, terms: JobTerms | None) -> str:
     if entry.kind == "job":
         return f"the job begins, with {len(document['job']['clients']['name'])} clients"
     if entry.kind == "commitment":
-        return f"{document['client']} has trained alone and committed to her model"
+        return f"{document['client']} has trained alone and committed to the model"
     if entry.kind == "start":
         return f"training {'begins' if document['start'] == 0 else 'goes on'} at round {document['round']}"
     if entry.kind == "final":
-        return f"{document['document']['client']} signs that she was told of the final model"
+        return f"{document['document']['client']} signs that the final model's digest arrived"
     if entry.kind == "receipt":
         return f"the receipt of {document['client']} is signed"
     if entry.kind == "acknowledgement":
-        return f"{document['client']} has her receipt"
+        return f"{document['client']} has the receipt"
     if entry.kind == "payment":
         units = 1 if terms is None else terms.minor_units
         amount = minor_money(document["amount"], units, document["currency"])
