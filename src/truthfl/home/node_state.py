@@ -1,8 +1,8 @@
 """Files with the server's last stage for a participant's node, the state of the connection, and the last models.
 
-The server says how many seconds are left, and this computer's clock keeps the end. So the two clocks need not agree. The
-file of the connection is written when it changes and every two seconds, so a reader knows whether the node still runs. A
-page that reads it touches another file. Only then does the node often ask whether the server answers.
+The server states how many seconds are left, and this computer's clock keeps the deadline. So the clocks need not agree.
+The file of the connection is written when it changes and every two seconds, so a reader knows whether the node runs.
+A page that reads it touches another file. Only then does the node often ask whether the server answers.
 
 A model is found by its digest, which is in the record of its round. A new model is written over the slot that does not
 hold the last one. So a crash before its round is recorded loses nothing.
@@ -34,7 +34,7 @@ SAME_SECONDS = 1.0  # deadlines that differ by less count as equal
 class ServerStage:
     """The server's stage, as one participant's node knows it; times are seconds since 1970 by the participant's clock.
 
-    stage      "labeling": it waits for this participant's labels; "labeled": for the others' labels; "auditioning": for the models
+    stage      "labeling": it waits for these labels; "labeled": for the others' labels; "auditioning": for the models
                trained alone; "stopped": it asks for nothing more
     until      when it stops waiting; None if not stated
     paused_at  when the operator paused the job; None if it is not paused
@@ -175,7 +175,7 @@ class ConnectionFile:
 
 
 def read_connection(home: Path) -> NodeState | None:
-    """The node's last status in this folder, or None if none runs or the last one ended; tell the node that it is read."""
+    """The node's last status in this folder, None if no node runs. This tells the node that somebody reads it."""
     try:
         state = NodeState(**json.loads((home / FOLDER / FILE_NAME).read_bytes()))
         (home / FOLDER / READ_FILE_NAME).touch(mode=0o600)

@@ -94,7 +94,7 @@ def has_accepted(home: Path, offer: Offer) -> bool:
 
 
 def put_final(home: Path, offer: Offer, word: dict[str, Any]) -> dict[str, Any]:
-    """Write the signed confirmation of the final model unless there is one for this offer; return the one in the folder."""
+    """Write the signed confirmation of the final model unless this offer has one; return the one in the folder."""
     _write(home / "finals" / f"{offer.hash}.json", word, keep_existing=True)
     return read_final(home, offer) or word
 

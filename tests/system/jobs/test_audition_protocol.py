@@ -740,7 +740,7 @@ def test_the_report_says_what_became_of_liars(outcomes):
         f"Ben (lazy labeler) was stopped at the audition: the model's loss is {solo:.2f}, honest ones "
     )
     assert ben.endswith(
-        f"she is paid {outcome.pay[1]:,.2f} and is left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if "
+        f"they are paid {outcome.pay[1]:,.2f} and are left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if "
         "she had been honest."
     )
     (dora,) = [one for one in sentences if one.startswith("Dora")]

@@ -47,7 +47,7 @@ def run_job(
     again: bool = False,
     show_plan: Callable[[PlanSummary], None] = lambda _: None,
 ) -> RunOutcome:
-    """Run a job: plan, offer, label, audition, train, test, pay. Then train again for each liar, who alone is honest then.
+    """Run a job: plan, offer, label, audition, train, test, pay. Then train again with each liar alone honest.
 
     An interrupted job in this folder is continued; of a complete one, the outcome is returned.
 

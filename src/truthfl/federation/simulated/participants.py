@@ -66,8 +66,8 @@ def in_labeling_order(job: DataJob, federated: Federated) -> Federated:
 def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer: Offer) -> Labels | LabelSets:
     """The labels that a client with these samples makes for an offer that asks for some of them.
 
-    The draws are those of a federation of the clients asked, in which this client has the position `offer.client.index`. A
-    client's labels do not depend on the others, so each of the others has one sample here.
+    The draws are those of a federation of the clients asked, in which this client has position `offer.client.index`.
+    A client's labels do not depend on the others, so each of the others has one sample here.
 
     rows  the positions in the data of the samples that this client is asked to label
     """
@@ -217,8 +217,8 @@ def simulated_participants(
 ) -> dict[int, Participant]:
     """By node id: the job's clients, who accept any offer.
 
-    With an audition, each client holds their samples in the order in which they are asked to label them. They label those
-    that their offer asks for.
+    With an audition, each client holds their samples in the order in which they are asked to label them. They label
+    those that their offer asks for.
 
     labels  of all clients' samples, if there is no audition; those that a behaviour derives are derived when the offer
             tells the step size

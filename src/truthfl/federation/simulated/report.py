@@ -129,8 +129,8 @@ def other_liars(outcome: RunOutcome) -> list[str]:
     if not len(gained):
         return []
     return [
-        f"{len(gained):,} more were dishonest, and {int((gained > 0).sum()):,} of these are left with more than if they "
-        "alone had been honest; results.json has them all."
+        f"{len(gained):,} more were dishonest, and {int((gained > 0).sum()):,} of these are left with more than if "
+        "they alone had been honest; results.json has them all."
     ]
 
 
@@ -155,7 +155,7 @@ def audition_sentences(outcome: RunOutcome) -> list[str]:
 def _liar_sentence(outcome: RunOutcome, client: int, offer: Offer, settled: Settled) -> str:
     who = f"{offer.client.name} ({outcome.behaviour[client]})"
     lost = outcome.payoff_if_honest[client] - outcome.payoff[client]
-    left = f"is left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if they had been honest"
+    left = f"are left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if they had been honest"
     if settled.solo_loss is None or settled.level_shift is None:
         return f"{who} sent no model to the audition; they are paid {outcome.pay[client]:,.2f} and {left}."
     expected = expected_solo_loss(offer, settled.level_shift)
