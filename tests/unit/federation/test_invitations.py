@@ -85,7 +85,7 @@ def test_an_admission_without_invitation_is_found_by_the_check(job):
     book, _ = job
     document = {"client": "Ada", "public_key": public_line(new_key()), "invitation": code_digest("x"), "code": "x"}
     book.append(JOB, "admission", code_digest("x"), document)
-    assert "the operator did not invite her before it" in str(check(book.entries()))
+    assert "the operator did not invite them before it" in str(check(book.entries()))
 
 
 def test_who_is_known_by_file_or_admission_also_while_the_server_runs(job, tmp_path):
