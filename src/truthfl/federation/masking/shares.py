@@ -1,11 +1,11 @@
 """Secure aggregation: signed terms, fixed point, masks that cancel in the sum, shares of each participant's own mask.
 
 The scheme is by Bonawitz et al. (2017), with the neighbours of Bell et al. (2020). A report's weighted change is
-written in fixed point modulo 2**32, in units of bound / 2**30. So a sum of n reports is exact to n/2 units. Two masks hide it.
-For each peer there is a shared mask, which one of the two adds and the other subtracts. There is also a participant's
-own mask. Its seed is shared among the peers so that `threshold` of them can recover it. In a round a peer reveals
-either the mask that it shares with somebody (if that participant is missing) or its share of somebody's own mask (if
-not), never both. Without both, no report can be read on its own.
+written in fixed point modulo 2**32, in units of bound / 2**30. So a sum of n reports is exact to n/2 units. Two masks
+hide it. For each peer there is a shared mask, which one of the two adds and the other subtracts. There is also a
+participant's own mask. Its seed is shared among the peers so that `threshold` of them can recover it. In a round a peer
+reveals either the mask that it shares with somebody (if that participant is missing) or its share of somebody's own
+mask (if not), never both. Without both, no report can be read on its own.
 
 Everything follows from long-term keys and the `context` of a round, so a restarted computer makes the same bytes. The
 operator signs the terms after the audition, once per participant, and a node accepts no others. The digest of the whole

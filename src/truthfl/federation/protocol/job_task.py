@@ -72,8 +72,7 @@ def task_of(terms: JobTerms, own: TaskChoice | None = None) -> Task:
         choice = own
     else:
         raise InputError(
-            f"the offer is for a custom task, {name}; join with --task FILE.py:{name}. The server never "
-            "sends code."
+            f"the offer is for a custom task, {name}; join with --task FILE.py:{name}. The server never sends code."
         )
     try:
         task = type(choice.load()).of_document(document)
