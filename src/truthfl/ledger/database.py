@@ -99,7 +99,7 @@ _SQLITE_REASONS = {
     sqlite3.SQLITE_NOTADB: "it is no SQLite file; name a new file, or one that truthfl wrote",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; put a copy of it in its place",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; name a file in a folder that you may write in",
-    sqlite3.SQLITE_READONLY: "you may not write to it; name a file, in a folder, that you may write to",
+    sqlite3.SQLITE_READONLY: "you may not write to it; name a file and folder that you may write to",
     sqlite3.SQLITE_FULL: "the disk is full",
 }
 DAMAGED = _SQLITE_REASONS[sqlite3.SQLITE_CORRUPT]
@@ -122,17 +122,17 @@ _STATE_REASONS = {
 _REFUSALS = {  # texts of a server that answers and refuses the connection; the user can correct this
     "password authentication failed": "the user or the password is not accepted; a password is best in ~/.pgpass",
     "no password supplied": "it asks for a password; write it to ~/.pgpass",
-    "authentication failed": "the user is not accepted; see that the address names the right one",
-    "no pg_hba.conf entry": "its server lets nobody of this name in from here; its pg_hba.conf says whom",
-    'role "': "its server does not know this user; make it, or name another",
-    'database "': "its server has no such database; make it with createdb, or name another",
+    "authentication failed": "the user is not accepted; check the user in the address",
+    "no pg_hba.conf entry": "its server does not admit this user from this machine; see its pg_hba.conf",
+    'role "': "its server does not know this user; create the user, or name another",
+    'database "': "its server has no such database; create it with createdb, or name another",
 }
 _NO_ANSWER = {  # texts of a failed connection
-    "refused": "nobody listens there; see that PostgreSQL runs and that host and port are right",
-    "no such file": "nobody listens there; see that PostgreSQL runs and that the socket's folder is right",
-    "resolve host": "there is no machine of that name; see that the host is right and the network is there",
-    "translate host": "there is no machine of that name; see that the host is right and the network is there",
-    "timeout": "it does not answer in time; see that host and port are right and the network is there",
+    "refused": "nobody listens there; check that PostgreSQL runs and that host and port are right",
+    "no such file": "nobody listens there; check that PostgreSQL runs and that the socket's folder is right",
+    "resolve host": "there is no machine of that name; check the host and the network",
+    "translate host": "there is no machine of that name; check the host and the network",
+    "timeout": "it does not answer in time; check host, port and network",
 }
 
 
@@ -173,7 +173,7 @@ def reason(error: SQLAlchemyError) -> str:
     if isinstance(error, PoolTimeoutError):
         return "all connections to it are in use"
     if not isinstance(error, DBAPIError):
-        return "it does not do what it is asked"
+        return "it does not do as asked"
     if isinstance(error.orig, sqlite3.Error):
         return _SQLITE_REASONS.get(_sqlite_code(error.orig)) or _first_line(str(error.orig))
     state, words = _state(error), str(error.orig)

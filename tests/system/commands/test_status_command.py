@@ -115,10 +115,7 @@ app.main()
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd="/")
     assert ended.returncode == 3
-    assert (
-        ended.stderr
-        == f"truthfl: {done.folder} can be read by its owner alone; run this under the operator's account.\n"
-    )
+    assert ended.stderr == f"truthfl: only its owner can read {done.folder}; run this under the operator's account.\n"
 
 
 def test_a_password_in_the_address_is_not_told(tmp_path):

@@ -158,7 +158,7 @@ def test_a_server_of_another_kind_is_told_as_such(keys):
         threading.Thread(target=other.serve_forever, daemon=True).start()
         try:
             connection = node_connection(HOST, other.server_port, None, keys / "ann")
-            with pytest.raises(ServiceError, match=f"{other.server_port} is not one of truthfl's"):
+            with pytest.raises(ServiceError, match=f"{other.server_port} is not a truthfl server"):
                 wait_for_server(connection, print)
             connection.close()
         finally:

@@ -265,7 +265,7 @@ def test_the_ledger_is_found_by_the_folder(tmp_path, done, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(watching.os, "listdir", forbidden)
-    with pytest.raises(ServiceError, match="can be read by its owner alone"):
+    with pytest.raises(ServiceError, match="only its owner can read"):
         ledger_address_of(tmp_path)
 
 

@@ -119,7 +119,7 @@ def new_invitation(serving: ServingInfo, name: str, address: str | None, days: f
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{serving.root} cannot be read; it is the certificate that they need.") from None
     if not serving.operator:
-        raise InputError("it is not known which key signs this job's offers; start truthfl serve again.")
+        raise InputError("the key that signs this job's offers is not known; start truthfl serve again.")
     expires = time_text(datetime.now(UTC) + timedelta(days=days))
     return Invitation(address or serving.address, name, new_code(), expires, serving.operator, root)
 

@@ -59,7 +59,7 @@ def server_app(job_file: Path, strategy: Strategy | None = None) -> ServerApp:
         with lock_folder(folder), open_ledger(folder / "ledger.db", key) as ledger:
             kept = choose_job(folder, ledger, source, new=bool(config.get("new", False)))
             for difference in kept.differences:
-                log.warning("Job %s goes on as it was begun: in %s, %s.", kept.name, job_file, difference)
+                log.warning("Job %s continues as it was begun: in %s, %s.", kept.name, job_file, difference)
             if kept.complete:
                 log.warning("Job %s is complete; `new` in the run config begins another.", kept.name)
                 return

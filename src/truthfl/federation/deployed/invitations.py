@@ -57,7 +57,7 @@ def read_invitation(given: str) -> Invitation:
     if given == "-":
         given = sys.stdin.readline(LONGEST).strip()
         if not given.startswith(LINE_START):
-            raise InputError(f"standard input has no invitation; it is a line that begins with {LINE_START}")
+            raise InputError(f"standard input has no invitation; an invitation is a line that begins with {LINE_START}")
     if given.startswith(LINE_START):
         return _invitation(_unpacked(given.removeprefix(LINE_START)), "this line")
     path = Path(given)
@@ -85,7 +85,7 @@ def _invitation(text: str, where: str) -> Invitation:
             raise ValueError
         invitation = Invitation(**document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise InputError(f"{where} is no invitation, or is not whole; ask the operator for it again.") from None
+        raise InputError(f"{where} is no invitation, or is not complete; ask the operator for it again.") from None
     plain_name("the invitation's name", invitation.name)
     return replace(invitation, operator=normal_public_line(invitation.operator, "the operator's key in the invitation"))
 

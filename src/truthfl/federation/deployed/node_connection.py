@@ -90,7 +90,7 @@ class OtherServerError(ServiceError):
     """The server is not a truthfl server: it does not have the paths."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(f"the server at {address} is not one of truthfl's; check the address.")
+        super().__init__(f"the server at {address} is not a truthfl server; check the address.")
 
 
 class NotLetInError(ServiceError):
@@ -317,7 +317,7 @@ def _sentence(body: bytes) -> str:
     try:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
-        return "the operator's server refused this node and did not say why."
+        return "the operator's server refused this node without a reason."
 
 
 def _notice_silence(opened: socket.socket, unheard_seconds: float = UNHEARD_SECONDS) -> None:

@@ -80,9 +80,9 @@ def ledger_address_of(folder: Path) -> str:
             f"{folder} is not there; name the folder of truthfl serve or truthfl run with --out."
         ) from None
     except NotADirectoryError:
-        raise InputError(f"{folder} is no folder; name that of truthfl serve or truthfl run with --out.") from None
+        raise InputError(f"{folder} is not a folder; name a folder of truthfl serve or run with --out.") from None
     except PermissionError:
-        raise ServiceError(f"{folder} can be read by its owner alone; run this under the operator's account.") from None
+        raise ServiceError(f"only its owner can read {folder}; run this under the operator's account.") from None
     except OSError as error:
         raise ServiceError(f"{folder} cannot be read: {error.strerror}.") from None
     if LEDGER_ADDRESS in names:

@@ -156,8 +156,8 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
     recorded = ledger.find(name, "job", "job")
     if recorded is None and ledger.rows(name):
         raise InputError(
-            f"job {name} in {ledger.name} was not begun with this operator's key; start truthfl serve with the key of "
-            "then, or begin another job with --new."
+            f"job {name} in {ledger.name} was not begun with this operator's key; start truthfl serve with the "
+            "original key, or begin another job with --new."
         )
     made = next((path for path in _made_by_rounds(folder, name) if path.exists()), None)
     if recorded is None and made is not None:
