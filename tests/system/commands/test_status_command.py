@@ -87,7 +87,7 @@ def test_watched_until_it_is_interrupted(done):
     [
         (["--out", "nowhere"], "nowhere is not there; name the folder of truthfl serve or truthfl run with --out."),
         (["--out", "."], "has no job yet"),
-        (["--out", "file"], "file is no folder"),
+        (["--out", "file"], "file is not a folder"),
         (["--out", ".", "--json", "--watch"], "--json, --watch and --metrics exclude each other"),
     ],
 )
