@@ -45,7 +45,7 @@ REASONS = {
     "joins-with-no-cost": "sample_cost is 1e-29; the job reckons with",
     "joins-with-half-a-letter": "a document cannot be written down",
     "joins-with-escape-codes": "name is '\\x1b[2J",
-    "joins-as-another": "a client's description of herself is not signed by the key that it names",
+    "joins-as-another": "a client's description is not signed by the key that it names",
 }
 
 

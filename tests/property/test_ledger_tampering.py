@@ -202,7 +202,7 @@ def other_secret(document):
         ("test", "test", other_secret, "test 'test'", "not those committed to"),
         ("round", "2", more_rounds, "settlement 'Ben'", "recomputed it is"),
         ("payment", "Ada/0", other_amount, "payment 'Ada/0'", "the amount is"),
-        ("acknowledgement", "Ada", other_receipt, "acknowledgement 'Ada'", "it is of another receipt than hers"),
+        ("acknowledgement", "Ada", other_receipt, "acknowledgement 'Ada'", "it is of another receipt than theirs"),
         (
             "enrolment",
             "Dora",

@@ -1,11 +1,11 @@
-"""What the server last told a participant's node, whether it is reached, and the last models, in files.
+"""Files with the server's last stage for a participant's node, the state of the connection, and the last models.
 
-The server says how many seconds are left, and the end is kept by this computer's clock, so the two clocks need not
-agree. The file of the connection is written when it changes and every two seconds, so a reader knows whether the node
-still runs. A page that reads it touches another file: only then the node asks every moment whether the server answers.
+The server states how many seconds are left, and this computer's clock keeps the deadline. So the clocks need not agree.
+The file of the connection is written when it changes and every two seconds, so a reader knows whether the node runs.
+A page that reads it touches another file. Only then does the node often ask whether the server answers.
 
-A model is found by its digest, which stands in the record of its round. A new one is written over the slot that does
-not have the last: a crash before its round is recorded loses nothing.
+A model is found by its digest, which is in the record of its round. A new model is written over the slot that does not
+hold the last one. So a crash before its round is recorded loses nothing.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from truthfl.ledger.canonical import canonical_bytes, read_document
 
 STAGES = "stages"
 LABELING, LABELED, AUDITIONING, STOPPED = "labeling", "labeled", "auditioning", "stopped"
-LONGEST_SECONDS = 10 * 366 * 86_400  # a longer wait is none
-SAME_SECONDS = 1.0  # ends that differ by less are the same
+LONGEST_SECONDS = 10 * 366 * 86_400  # a longer wait is not accepted
+SAME_SECONDS = 1.0  # deadlines that differ by less count as equal
 
 
 @dataclass(frozen=True)
 class ServerStage:
-    """The server's stage, as one participant's node knows it; times are seconds since 1970 by her clock.
+    """The server's stage, as one participant's node knows it; times are seconds since 1970 by the participant's clock.
 
-    stage      "labeling": it waits for her labels; "labeled": for those of the others; "auditioning": for the models
-               trained alone; "stopped": it asks her for nothing more
-    until      when it stops waiting; None if it did not say
-    paused_at  since when the operator pauses the job; None if it is not paused
+    stage      "labeling": it waits for these labels; "labeled": for the others' labels; "auditioning": for the models
+               trained alone; "stopped": it asks for nothing more
+    until      when it stops waiting; None if not stated
+    paused_at  when the operator paused the job; None if it is not paused
     """
 
     stage: str
@@ -50,7 +50,7 @@ class ServerStage:
 
 
 def note_stage(home: Path, offer_hash: str, stage: str, seconds_left: object = None) -> None:
-    """Write that the server is in this stage; `seconds_left` is what it says, which is not trusted."""
+    """Write that the server is in this stage; `seconds_left` is the server's untrusted statement."""
     sound = type(seconds_left) in (int, float) and 0 <= seconds_left <= LONGEST_SECONDS  # type: ignore[operator]
     until = time.time() + float(seconds_left) if sound else None  # type: ignore[arg-type]
     found, known = ServerStage(stage, until), read_stage(home, offer_hash)
@@ -59,7 +59,7 @@ def note_stage(home: Path, offer_hash: str, stage: str, seconds_left: object = N
 
 
 def note_pause(home: Path, offer_hash: str, *, paused: bool) -> None:
-    """Write that the operator paused the job, or resumed it: then the server waits longer by the pause."""
+    """Write that the operator paused the job, or resumed it; a pause prolongs the server's wait."""
     known, now = read_stage(home, offer_hash), time.time()
     if known is None or paused == (known.paused_at is not None):
         return
@@ -71,7 +71,7 @@ def note_pause(home: Path, offer_hash: str, *, paused: bool) -> None:
 
 
 def read_stage(home: Path, offer_hash: str) -> ServerStage | None:
-    """What was written last under this offer; None if nothing was, or if it cannot be read."""
+    """The last stage written under this offer; None if there is none or it cannot be read."""
     path = _path(home, offer_hash)
     try:
         return ServerStage(**read_document(path.read_bytes(), str(path)))
@@ -92,7 +92,7 @@ def _write(home: Path, offer_hash: str, stage: ServerStage) -> None:
 
 
 def _path(home: Path, offer_hash: str) -> Path:
-    """The file of this offer; the hash comes from the server and must not name another folder."""
+    """The file of this offer. The hash comes from the server and must not name another folder."""
     if not (offer_hash.isascii() and offer_hash.isalnum()):
         raise InputError("this is no hash of an offer.")
     return home / STAGES / f"{offer_hash}.json"
@@ -103,14 +103,14 @@ SECONDS_BETWEEN_SIGNS = 2.0
 STALE_SECONDS = 6.0
 CONNECTED, LOST, ENDED = "connected", "lost", "ended"
 BRIEF_SECONDS = 0.4  # a connection that is closed and opened again is not lost
-READ_SECONDS = 5.0  # after a reading, a page is taken to be looked at for so long
+READ_SECONDS = 5.0  # how long a page counts as viewed after it reads the file
 
 
 class NodeState(NamedTuple):
     """The content of the file; times are seconds since 1970.
 
     connected  whether the server was reached when it was last tried
-    since      since when
+    since      when that began
     at         when this was written
     """
 
@@ -146,7 +146,7 @@ class ConnectionFile:
         (self.path.parent / READ_FILE_NAME).unlink(missing_ok=True)
 
     def note(self, connected: bool, seconds_ago: float = 0.0) -> None:
-        """Note whether the server was reached, now or so many seconds ago."""
+        """Note whether the server was reached, now or this number of seconds ago."""
         if connected == self._connected or self._ended.is_set():
             return
         self._connected, self._since = connected, time.time() - seconds_ago
@@ -154,7 +154,7 @@ class ConnectionFile:
 
     @property
     def is_read(self) -> bool:
-        """Whether a page is looked at that shows the connection."""
+        """Whether somebody views a page that shows the connection."""
         try:
             return time.time() - (self.path.parent / READ_FILE_NAME).stat().st_mtime < READ_SECONDS
         except OSError:
@@ -165,7 +165,7 @@ class ConnectionFile:
             self._write()
 
     def _write(self) -> None:
-        """Write the file; that it cannot be written, as on a full disk, ends no job."""
+        """Write the file; a failure to write, as on a full disk, does not end a job."""
         with self._lock:
             state = NodeState(self._connected, self._since, time.time())
             try:
@@ -175,7 +175,7 @@ class ConnectionFile:
 
 
 def read_connection(home: Path) -> NodeState | None:
-    """What the node in this folder wrote last, which learns that it is read; None if none runs or ran to its end."""
+    """The node's last status in this folder, None if no node runs. This tells the node that somebody reads it."""
     try:
         state = NodeState(**json.loads((home / FOLDER / FILE_NAME).read_bytes()))
         (home / FOLDER / READ_FILE_NAME).touch(mode=0o600)
@@ -184,18 +184,18 @@ def read_connection(home: Path) -> NodeState | None:
         return None
 
 
-MODELS_IN_MEMORY = 2  # for all offers of this process together
+MODELS_IN_MEMORY = 2  # of all offers of this process
 
 _in_memory: tuple[tuple[str, bytes], ...] = ()  # digests and models, the newest first
 
 
 class ModelSlots:
-    """The file of one offer, for models of one size; whoever uses it has locked the offer's rounds."""
+    """The file of one offer, for models of one size. Its user must have locked the offer's rounds."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._handle: int | None = None
-        self._found: tuple[str, int] | None = None  # the digest of the model that was found or written last, its slot
+        self._found: tuple[str, int] | None = None  # digest and slot of the model that was last found or written
 
     def model(self, digest: str, size: int) -> bytes | None:
         """The model of this digest and number of bytes; None if neither slot has it."""
@@ -208,7 +208,7 @@ class ModelSlots:
         return kept
 
     def keep(self, digest: str, model: memoryview, last: str | None) -> None:
-        """Write a model; that of the digest `last` stays in the other slot."""
+        """Write a model; the model with the digest `last` stays in the other slot."""
         slot = None if last is None else self._slot_of(last, model.nbytes)
         if digest == last and slot is not None:
             return

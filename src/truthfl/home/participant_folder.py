@@ -1,8 +1,8 @@
 """Files in a participant's folder: offers, signed answers, keys, receipts, the server's last message.
 
-The node, which talks to the server, and the page or prompt, which talks to the participant, exchange documents through
-these files: the node writes an offer and waits for the file with the answer. Examples of an offer's classes are there
-before the offer is (`samples.example_files`).
+The node talks to the server; the page or prompt talks to the participant. They exchange documents through these files:
+the node writes an offer and waits for the file with the answer. Examples of an offer's classes are written before the
+offer (`samples.example_files`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from truthfl.ledger.terms import Offer, offer_from
 
 NEWS = "news.json"
 MAX_NEWS_LENGTH = 1000
-MOST_RECEIPTS = 20  # of one job, which differ
+MOST_RECEIPTS = 20  # different ones of one job
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class News:
 
     sentence  in English; a `CodedText` if the page can write it in another language
     over   whether the participant gets no more messages in this job
-    about  what it is about, if the server says so: see `federation.protocol.news`
+    about  its subject, if the server names one: see `federation.protocol.news`
     at     when it came, in seconds since 1970
     """
 
@@ -74,7 +74,7 @@ def put_answer(home: Path, offer: Offer, key: PrivateKey, *, accepted: bool) -> 
 
 
 def agreement_key(home: Path, offer: Offer) -> AgreementKey:
-    """The private agreement key that belongs to her acceptance of this offer."""
+    """The private agreement key that belongs to the acceptance of this offer."""
     return read_agreement_key(_agreement_file(home, offer))
 
 
@@ -84,7 +84,7 @@ def read_answer(home: Path, offer: Offer) -> dict[str, Any] | None:
 
 
 def last_accepted_offer(home: Path) -> Offer | None:
-    """The newest offer in the folder that she accepted; None if there is none."""
+    """The newest accepted offer in the folder; None if there is none."""
     return next((offer for offer in reversed(offers(home)) if has_accepted(home, offer)), None)
 
 
@@ -94,19 +94,19 @@ def has_accepted(home: Path, offer: Offer) -> bool:
 
 
 def put_final(home: Path, offer: Offer, word: dict[str, Any]) -> dict[str, Any]:
-    """Write her signed word on the final model unless there is one for this offer; return the one in the folder."""
+    """Write the signed confirmation of the final model unless this offer has one; return the one in the folder."""
     _write(home / "finals" / f"{offer.hash}.json", word, keep_existing=True)
     return read_final(home, offer) or word
 
 
 def read_final(home: Path, offer: Offer) -> dict[str, Any] | None:
-    """Her signed word on the final model; None if she has not been told it."""
+    """The signed confirmation of the final model; None if there is none."""
     return _read_if_exists(home / "finals" / f"{offer.hash}.json")
 
 
 def has_final(home: Path, offer: Offer) -> bool:
-    """Whether there is a signed word of hers on the final model."""
-    path = f"{home}/finals/{offer.hash}.json"  # asked in every round, so it is not a Path
+    """Whether there is a signed confirmation of the final model."""
+    path = f"{home}/finals/{offer.hash}.json"  # used in every round, so it is not a Path
     try:
         os.stat(path)
     except FileNotFoundError:
@@ -117,9 +117,9 @@ def has_final(home: Path, offer: Offer) -> bool:
 
 
 def put_receipt(home: Path, receipt: dict[str, Any], job: str, content: bytes | None = None) -> Path:
-    """Write the signed receipt of this job beside others of the same job that differ; return the file's path.
+    """Write the signed receipt of this job beside different receipts of the same job; return the file's path.
 
-    An operator who sends two different receipts is found out by them, so none replaces another.
+    Two different receipts show that the operator contradicts themselves, so none replaces another.
 
     content  the receipt as it was received; by default it is written in canonical form
     """
@@ -144,12 +144,12 @@ def receipts(home: Path, after: int = 0) -> list[dict[str, Any]]:
 
 
 def put_current_job(home: Path, job: str) -> None:
-    """Write the name of the job that the server asks her to enrol in."""
+    """Write the name of the job whose server asks the participant to enrol."""
     _write(home / "jobs" / "current.json", {"job": job})
 
 
 def current_job(home: Path) -> str | None:
-    """The name of the job that the server last asked her to enrol in; None if there was none."""
+    """The name of the job whose server last asked the participant to enrol; None if there was none."""
     document = _read_if_exists(home / "jobs" / "current.json")
     return None if document is None else str(document.get("job"))
 
@@ -190,7 +190,7 @@ def _oldest_first(folder: Path, pattern: str = "*.json") -> list[Path]:
 
 
 def _checked_file_name(name: str) -> str:
-    """The name itself if it has only letters, digits and hyphens; it comes from the server, which is not trusted."""
+    """The name itself if it has only letters, digits and hyphens. It comes from the untrusted server."""
     if (
         not name
         or len(name) > 100

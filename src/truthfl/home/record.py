@@ -1,9 +1,9 @@
-"""What a participant's computer sent and heard, round by round and in the audition, and a receipt held against it.
+"""Records of what a participant's computer sent and received in rounds and audition, compared with a receipt.
 
-The operator's signed words on what arrived are kept here, so that they cannot say later that it never came. The rounds'
-file is locked while a report is made: of two messages at once the second sees what the first left. A process leaves it
-open for the next round, and reads it again only if it has changed. Nobody waits until it is on the disk: what is
-missing after a power failure accuses nobody.
+The operator's signatures on arrived documents are kept here, so the operator cannot later deny their arrival. The
+rounds' file is locked while a report is made, so the second of two simultaneous messages sees what the first one left.
+A process keeps the file open for the next round and reads it again only if it has changed. Nobody waits until the data
+are on the disk: data that a power failure removed accuse nobody.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from truthfl.ledger.signing import PrivateKey, signed_by
 from truthfl.ledger.terms import NOT_CONNECTED, NOT_IN_TIME, Offer, list_digest, offer_from
 
 ROUNDS = "rounds"
-RECENT_BYTES = 10_000  # read first for the last line, which has less than 400 unless many are missing
+RECENT_BYTES = 10_000  # read first to find the last line, which has fewer than 400 unless many are missing
 MOST_ASIDE = 100  # files left open
 
 _encoder = json.JSONEncoder(separators=(",", ":"))
@@ -52,10 +52,10 @@ class RoundRecord:
     received   the digest of the common model, as in the ledger's entries
     sent       the digest of the report as it left this computer
     unchanged  in how many rounds until now the model was the same as before
-    changed    the number of earlier rounds that changed the model, as the server says
-    missing    of a masked report: who is missing by the last list that was signed, by index
-    opened     whether this participant's shares of the others' own masks were told for that list
-    lists      who was missing in the sums that were opened from the same model in the rounds directly before
+    changed    the number of earlier rounds that changed the model, as the server states
+    missing    for a masked report: who is missing by the last signed list, by index
+    opened     whether shares of the others' own masks were sent for that list
+    lists      who was missing in the sums opened from the same model in the rounds directly before
     """
 
     round: int
@@ -69,7 +69,7 @@ class RoundRecord:
 
 
 class RoundFile:
-    """The open file of one offer's rounds, to be used while it is locked.
+    """The open file of one offer's rounds. Use it only while it is locked.
 
     models  the file of the last model, beside it
     """
@@ -81,9 +81,9 @@ class RoundFile:
         self.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_FILE_MODE)
         if is_new:
             wait_for_name(Path(path))
-        self._read: tuple[int, ...] | None = None  # the file's state when it was read, or written from here
+        self._read: tuple[int, ...] | None = None  # the file's state when it was last read or written here
         self._last: RoundRecord | None = None
-        self._earlier: dict[int, RoundRecord] = {}  # of a job whose rounds are repeated; they change no more
+        self._earlier: dict[int, RoundRecord] = {}  # of a job whose rounds are repeated; they no longer change
 
     @property
     def last(self) -> RoundRecord | None:
@@ -100,7 +100,7 @@ class RoundFile:
         return self._earlier.get(round_)
 
     def is_current(self) -> bool:
-        """Read what others have written since it was last locked; False if another file has taken its place."""
+        """Read what others wrote since the last lock; False if another file has replaced it."""
         try:
             there = os.stat(self.path)
         except FileNotFoundError:
@@ -151,7 +151,7 @@ def open_rounds(home: Path, offer_hash: str) -> Iterator[RoundFile]:
 
 
 def _locked(path: str) -> RoundFile:
-    """The file, for nobody else: one that was put aside if it is still the one at this path, or newly opened."""
+    """The file for exclusive use: one that was put aside and is still at this path, or a newly opened one."""
     while True:
         with _aside_lock:
             rounds = _aside.pop(path, None)
@@ -178,7 +178,7 @@ def _opened(path: str) -> RoundFile:
 
 
 def _put_aside(rounds: RoundFile) -> None:
-    """Leave a file open for the next round, unless that of another thread is; close those not used for longest."""
+    """Keep a file open for the next round unless another thread's is; close the least recently used."""
     with _aside_lock:
         unused = [rounds] if _aside.setdefault(rounds.path, rounds) is not rounds else []
         while len(_aside) > MOST_ASIDE:
@@ -188,7 +188,7 @@ def _put_aside(rounds: RoundFile) -> None:
 
 
 def _forget_aside() -> None:
-    """In a new process: the files are the parent's, and a lock of one process would be that of both."""
+    """Forget the parent's files in a new process: both processes would share one lock."""
     global _aside_lock
     _aside_lock = Lock()
     for rounds in _aside.values():
@@ -196,7 +196,7 @@ def _forget_aside() -> None:
     _aside.clear()
 
 
-_aside: dict[str, RoundFile] = {}  # open files by path, not locked, that no thread uses
+_aside: dict[str, RoundFile] = {}  # open, unlocked files that no thread uses, by path
 _aside_lock = Lock()
 os.register_at_fork(after_in_child=_forget_aside)
 
@@ -227,14 +227,14 @@ def last_round(home: Path, offer_hash: str) -> RoundRecord | None:
 
 
 def rounds_file(home: Path, offer_hash: str) -> Path:
-    """The file of this offer; the hash comes from the server and must not name another folder."""
+    """The file of this offer. The hash comes from the server and must not name another folder."""
     return Path(_path(home, offer_hash))
 
 
 def _path(home: Path, offer_hash: str) -> str:
     if not (offer_hash.isascii() and offer_hash.isalnum()):
         raise InputError("this is no hash of an offer.")
-    return f"{home}/{ROUNDS}/{offer_hash}.jsonl"  # made in every round, where a Path takes longer than the reading
+    return f"{home}/{ROUNDS}/{offer_hash}.jsonl"  # used in every round; a Path would take longer than the reading
 
 
 def _last_line(handle: int, size: int) -> tuple[bytes | None, int]:
@@ -256,7 +256,7 @@ def _last_line(handle: int, size: int) -> tuple[bytes | None, int]:
 
 
 def _state(file: os.stat_result) -> tuple[int, ...]:
-    """What tells whether a file has been written or replaced."""
+    """A file's state, which changes when it is written or replaced."""
     return file.st_dev, file.st_ino, file.st_size
 
 
@@ -286,7 +286,7 @@ def note_taken(home: Path, offer_hash: str, round_: int) -> None:
 
 
 def taken_rounds(home: Path, offer_hash: str) -> frozenset[int]:
-    """The rounds, counted from 0, whose report the server said that it took."""
+    """The rounds, counted from 0, whose report the server confirmed as taken."""
     path = _taken_path(home, offer_hash)
     try:
         content = path.read_bytes()
@@ -302,7 +302,7 @@ def _taken_path(home: Path, offer_hash: str) -> Path:
 
 
 AUDITIONS = "auditions"
-COMMITTED, OPENED = "committed", "opened"  # what the operator's words are on
+COMMITTED, OPENED = "committed", "opened"  # what the operator confirms
 LONGEST_REASON = 200
 
 
@@ -312,7 +312,7 @@ class AuditionRecord:
 
     commitment  as it was sent
     model       the digest of the model that was sent; None if none was
-    committed, opened   the operator's signed words that the commitment, and the model, arrived; None if none came
+    committed, opened   the operator's signed confirmations that the commitment and the model arrived; None if none came
     """
 
     commitment: str
@@ -322,7 +322,7 @@ class AuditionRecord:
 
 
 def arrival_word(offer: Offer, stage: str, digest: str, key: PrivateKey) -> dict[str, Any]:
-    """The operator's signed word that the commitment, or the model, with this digest arrived."""
+    """The operator's signed confirmation that the commitment or model with this digest arrived."""
     return signed(key, _arrival(offer, stage, digest))
 
 
@@ -333,7 +333,7 @@ def note_commitment(home: Path, offer_hash: str, commitment: str) -> None:
 
 
 def note_opening(home: Path, offer: Offer, model: str, word: object) -> None:
-    """Note, before the model with this digest is sent, that it is, and the word that its commitment arrived.
+    """Before the model with this digest is sent, note that and the confirmation that its commitment arrived.
 
     Raise InputError if there was no commitment, or the operator did not sign that it arrived.
     """
@@ -345,7 +345,7 @@ def note_opening(home: Path, offer: Offer, model: str, word: object) -> None:
 
 
 def note_arrival(home: Path, offer: Offer, word: object) -> None:
-    """Keep the operator's word that the model arrived; raise InputError if it is not on the one that was sent."""
+    """Keep the confirmation that the model arrived; raise InputError if it is for another model."""
     record = read_record(home, offer.hash)
     if record is None or record.model is None:
         raise InputError("no model was sent for this offer.")
@@ -353,7 +353,7 @@ def note_arrival(home: Path, offer: Offer, word: object) -> None:
 
 
 def read_record(home: Path, offer_hash: str) -> AuditionRecord | None:
-    """What is noted of this offer's audition; None if nothing is."""
+    """The record of this offer's audition; None if there is none."""
     path = _audition_path(home, offer_hash)
     try:
         return AuditionRecord(**read_document(path.read_bytes(), str(path)))
@@ -366,7 +366,7 @@ def read_record(home: Path, offer_hash: str) -> AuditionRecord | None:
 
 
 def audition_record_fault(home: Path, offer: Offer, document: Document) -> str | None:
-    """How the audition in a receipt differs from what was sent from here; None if it does not."""
+    """How the audition in a receipt differs from what this computer sent; None if it does not."""
     audition, record = document.get("audition"), read_record(home, offer.hash)
     if audition is None or record is None:
         return None
@@ -397,7 +397,7 @@ def _arrival(offer: Offer, stage: str, digest: str) -> dict[str, str]:
 
 
 def _required(word: object, offer: Offer, stage: str, digest: str) -> dict[str, Any]:
-    """This word, if it is the operator's on this digest."""
+    """This confirmation, if it is the operator's for this digest."""
     expected = _arrival(offer, stage, digest)
     if (
         not isinstance(word, Mapping)
@@ -415,21 +415,21 @@ def _write(home: Path, offer_hash: str, record: AuditionRecord) -> None:
 
 
 def _audition_path(home: Path, offer_hash: str) -> Path:
-    """The file of this offer; the hash comes from the server and must not name another folder."""
+    """The file of this offer. The hash comes from the server and must not name another folder."""
     if not (offer_hash.isascii() and offer_hash.isalnum()):
         raise InputError("this is no hash of an offer.")
     return home / AUDITIONS / f"{offer_hash}.json"
 
 
-MOST_NAMED = 5  # rounds in a sentence
-FEW_LATE, LATE_SHARE = 3, 0.02  # so many reports of a job, or this share of them, may be late without a fault
+MOST_NAMED = 5  # rounds named in a sentence
+FEW_LATE, LATE_SHARE = 3, 0.02  # this number or share of a job's reports may be late without a fault
 LATE = (NOT_IN_TIME, NOT_CONNECTED)
 ENDED_BEFORE = coded("fault.ended_before", "the job was ended before it")
 NOT_ASKED = coded("fault.not_asked", "you were not asked")
 
 
 def record_fault(home: Path, document: Document) -> str | None:
-    """How a receipt's document differs from what her computer sent and signed; None if it does not."""
+    """How a receipt's document differs from what this computer sent and signed; None if it does not."""
     offer = offer_from(document["offer"])
     fault = audition_record_fault(home, offer, document)
     if fault is not None:
@@ -465,7 +465,7 @@ def record_fault(home: Path, document: Document) -> str | None:
 
 
 def report_under_way(home: Path, document: Document) -> int | None:
-    """The round whose report was on its way when the operator removed its sender or ended the job; None if none was.
+    """The round whose report was still on its way when its sender was removed or the job was ended; None if none was.
 
     It can only be the last report that was sent, and the receipt has the operator's signed command for it.
     """
@@ -480,9 +480,9 @@ def report_under_way(home: Path, document: Document) -> int | None:
 
 
 def late_rounds(home: Path, document: Document) -> tuple[int, ...]:
-    """The rounds whose report came too late, or not at all, by the receipt; none if they are more than a few.
+    """The rounds whose report was late or missing according to the receipt; none if there are more than a few.
 
-    A report is written down before it is sent. Where the server said that it took it, the report was in time.
+    A report is recorded before it is sent. If the server confirmed it, the report was in time.
     """
     offer = offer_from(document["offer"])
     sent, taken = rounds_of(home, offer.hash), taken_rounds(home, offer.hash)
@@ -496,7 +496,7 @@ def _after_end(document: Document, own: RoundRecord) -> bool:
 
 
 def unasked_rounds(home: Path, document: Document) -> int:
-    """The number of rounds in which she was asked by the receipt, and no message came; not those after her removal."""
+    """The number of rounds, before a removal, in which the receipt has a request and no message came."""
     offer = offer_from(document["offer"])
     answered = {own.round + 1 for own in rounds_of(home, offer.hash)}
     missed = [

@@ -1,7 +1,7 @@
 """The ledger: signed documents, and an append-only table of hash-chained entries in SQL.
 
 A public name's module is imported when the name is first used, so `import truthfl.ledger` does not load SQLAlchemy. No
-public name is also the name of a module in this package: the function `payments.payments` is `payments_of`.
+public name is also the name of a module in this package. So the function `payments.payments` is named `payments_of`.
 
     open_ledger      open the ledger in a file or a PostgreSQL database for writing; create it if it does not exist
     open_for_reading open an existing ledger without changing it

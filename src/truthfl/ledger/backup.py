@@ -1,15 +1,15 @@
-"""Backups of an operator's folder and keys, restored whole or not at all; anchors, by which going back is found.
+"""Backups of an operator's folder and keys, restored completely or not at all, and anchors, which detect lost rows.
 
-A hash chain does not show that its last entries were removed, or that it was written anew from some entry on. Who has
-an anchor, or a client's receipt, finds both. A backup has:
+A hash chain does not show that its last entries were removed, or that it was rewritten from some entry on. An anchor or
+a client's receipt shows both. A backup has:
 
 folder/…        files of the operator's folder, the ledger as folder/ledger.db
 keys/…          the operator's keys and certificates
 participants/…  the public keys of participants
 manifest.json   digest and size of each file, and the ledger's last row
 
-Files are written before the ledger's rows that need them, so the ledger is copied first. The checkpoint of a training
-must fit the ledger exactly: it is copied while nobody can add rows.
+Files are written before the ledger's rows that need them, so the ledger is copied first. A training's checkpoint must
+match the ledger exactly, so it is copied while nobody can add rows.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def make_anchor(head: Entry, key: PrivateKey) -> dict[str, Any]:
 
 
 def usual_anchor_file(where: str | Path) -> Path | None:
-    """The file beside a ledger in which its anchors are kept; None for a ledger that is no file."""
+    """The file beside a ledger that holds its anchors; None for a ledger that is not a file."""
     address = read_address(where)
     return address.with_name(f"{address.name}.anchors") if isinstance(address, Path) else None
 
@@ -74,7 +74,7 @@ def anchor_text(anchor: Document) -> str:
 
 
 def keep_anchor(path: Path, anchor: Document) -> None:
-    """Add the anchor to this file, one per line, unless its entry has one already."""
+    """Add the anchor to this file, one per line, unless its entry already has one."""
     anchors = read_anchors(path) if path.exists() else []
     if any(kept["document"]["hash"] == anchor["document"]["hash"] for kept in anchors):
         return
@@ -115,7 +115,7 @@ def anchor_fault(anchor: Document, entries: Sequence[Entry]) -> str | None:
     """What contradicts this anchor in all entries of a ledger, whose chain holds; None if nothing does."""
     document = anchor["document"]
     number, made = document["sequence"], f"the anchor of {document['at']!a}"
-    place = bisect_left(entries, number, key=attrgetter("sequence"))  # some before it may be numbered from below 1
+    place = bisect_left(entries, number, key=attrgetter("sequence"))  # earlier ones may have numbers below 1
     if place == len(entries):
         last = entries[-1].sequence if entries else 0
         return f"the ledger ends at entry {last}, and {made} is of entry {number}; its last rows are gone"
@@ -138,11 +138,11 @@ MOST_MANIFEST_BYTES = 100_000_000
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup says of itself.
+    """A backup's description of itself.
 
     made      when, ISO 8601 in UTC
     truthfl   the version that made it
-    ledger    whether the ledger is in it; one in PostgreSQL is not
+    ledger    whether the ledger is in it; a ledger in PostgreSQL is not
     rows      the number of rows of the ledger in it
     head      the hash of the last row; "" if there is none
     files     by name: digest and size
@@ -160,7 +160,7 @@ class Manifest:
 
     @property
     def parts(self) -> set[str]:
-        """The first part of the names of all files."""
+        """The first parts of all file names."""
         return {name.partition("/")[0] for name in self.files}
 
 
@@ -191,7 +191,7 @@ def _of_type(document: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 class HashingReader:
-    """The first `size` bytes of an open file, and their digest when they have been read; the file may grow."""
+    """The first `size` bytes of an open file, and their digest once they have been read; the file may grow."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file, self._left, self._hash = file, size, sha256()
@@ -208,7 +208,7 @@ class HashingReader:
 
 
 CHECKPOINTS = "checkpoints"
-# of a process that runs, or written anew when it starts; the ledger's address may hold a password
+# files of a running process, or rewritten at its start; the ledger's address may hold a password
 LEFT_OUT = frozenset(("live.json", "serve.lock", "ledger.address", "__pycache__", ".cache"))
 JOURNALS = ("", "-wal", "-shm", "-journal")
 
@@ -217,7 +217,7 @@ def back_up(target: Path, parts: Mapping[str, Path], ledger: str | Path, version
     """Write a backup to a new file; return what is in it.
 
     parts    the folders by their names in the backup: `FOLDER` and others
-    ledger   the ledger's address; one in PostgreSQL is not copied
+    ledger   the ledger's address; a ledger in PostgreSQL is not copied
     version  of truthfl, for the manifest
     """
     _require_outside(target, parts)
@@ -248,7 +248,7 @@ def _require_outside(target: Path, parts: Mapping[str, Path]) -> None:
 
 @contextmanager
 def _stage_beside(target: Path) -> Iterator[Path]:
-    """A private folder on the disk on which the backup will be."""
+    """A private folder on the disk of the future backup."""
     try:
         make_folder(target.parent)
         place = tempfile.mkdtemp(prefix=".", suffix=DRAFT, dir=target.parent)
@@ -267,7 +267,7 @@ def _stage(folder: Path, ledger: str | Path, staged: Path) -> tuple[int, str]:
     if isinstance(address, URL):
         _copy_checkpoints(folder, staged)
         return 0, ""
-    open_for_reading(address).close()  # says what is wrong with it
+    open_for_reading(address).close()  # reports what is wrong with it
     with copied_and_locked(address, copy):
         _copy_checkpoints(folder, staged)
     with open_for_reading(copy) as copied:
@@ -301,7 +301,7 @@ def _files(parts: Mapping[str, Path], ledger: str | Path, staged: Path) -> Itera
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """The ordinary files in a folder and its folders; links, sockets and what is left out are not among them."""
+    """The ordinary files in a folder and its folders; without links, sockets and excluded files."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not _is_left_out(name))
         for name in sorted(names):
@@ -374,7 +374,7 @@ def _opened(source: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _require_whole(tar: tarfile.TarFile, source: Path) -> Manifest:
-    """The manifest; raise InputError unless the members are the files that it lists, and safe to write."""
+    """The manifest; raise InputError unless the members are the files that it lists and safe to write."""
     names = []
     for member in tar:
         if not member.isreg() or member.issparse() or not _is_safe(member.name):
@@ -425,7 +425,7 @@ def _open_member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
 
 
 def _check_ledger(path: Path, manifest: Manifest, source: Path) -> None:
-    """Raise InputError unless the ledger holds, ends as the manifest says, and contradicts none of its anchors."""
+    """Raise InputError unless the ledger holds, ends as the manifest says and contradicts none of its anchors."""
     with open_for_reading(path) as ledger:
         entries, missing = ledger.rows(), ledger.missing_guards()
     fault = check(entries)

@@ -2,10 +2,11 @@
 
 Several threads and processes may append the same entry at the same time, or again after a failure: it is stored once.
 If the server of an open ledger's database goes away, reading and appending wait until it is back. Rows that the job's
-operator did not sign are in the chain and count for nothing, and so does a row with the key of an earlier signed one.
+operator did not sign are in the chain but do not count. A row with the key of an earlier signed row does not count
+either.
 
-Each row is checked once and remembered by a keyed hash of all its columns, so that a row that is changed under a
-running server is checked again.
+Each row is checked once and remembered by a keyed hash of all its columns. So a row that is changed under a running
+server is checked again.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ _columns = attrgetter("sequence", "at", "job", "kind", "key", "payload", "previo
 
 
 class RowSignatures:
-    """What is known of one ledger's rows.
+    """The checked state of one ledger's rows.
 
     name      the ledger's, for messages
-    key       the operator's: rows that it signed count, whatever their job is
-    operator  without a key: the public key of the operator whose jobs count; None for the jobs of all
+    key       the operator's: rows that it signed count, in any job
+    operator  without a key: the public key of the operator whose jobs count; None for the jobs of all operators
 
-    unsigned  by job: how many rows were read that count for nothing
+    unsigned  by job: how many rows were read that do not count
     """
 
     def __init__(self, name: str, tell: Tell, key: PrivateKey | None = None, operator: str | None = None) -> None:
@@ -79,7 +80,7 @@ class RowSignatures:
         self._known: dict[int, bool] = {}
 
     def of(self, key: PrivateKey) -> RowSignatures:
-        """The same ledger's for the operator with this key."""
+        """The same ledger's state for the operator with this key."""
         return (
             self
             if self._key is not None and public_line(key) == self._operator
@@ -97,7 +98,7 @@ class RowSignatures:
         self._known[_content(entry)] = True
 
     def is_signed(self, entry: Entry, job_rows: Callable[[], Sequence[Entry]]) -> bool:
-        """Whether a row counts; `job_rows` reads those of its job that open one."""
+        """Whether a row counts; `job_rows` reads the rows that open its job."""
         content = _content(entry)
         if content not in self._known:
             line = self._line or self._found(entry.job, job_rows, self._operator)
@@ -113,7 +114,7 @@ class RowSignatures:
         return line is not None and line != self._line and is_row_signed(line, entry)
 
     def _found(self, job: str, job_rows: Callable[[], Sequence[Entry]], operator: str | None) -> str | None:
-        """The public row key of a job; of this operator, unless that is None."""
+        """The public row key of a job; only of this operator, unless that is None."""
         if (job, operator) not in self._line_of:
             line = job_row_key(job_rows(), operator)
             if line is None:
@@ -144,10 +145,10 @@ Transaction = Callable[[], AbstractContextManager[Connection]]
 def open_ledger(where: str | Path, key: PrivateKey | None = None, tell: Tell = tell_on_standard_error) -> Ledger:
     """Open a ledger for writing; create it if it does not exist.
 
-    where   path of an SQLite file, or postgresql://user@host/database
+    where   the path of an SQLite file, or postgresql://user@host/database
     key     the operator's: signs what is appended, and only rows that it signed count
-    tell    called with a sentence when the database does not answer any more and is waited for, when it is back, and
-            when there are rows of a job that its operator did not sign
+    tell    called with a sentence when the database stops answering, when it is back, and when a job has rows that its
+            operator did not sign
     """
     address = read_address(where)
     database = postgresql(address, tell, to_write=True) if isinstance(address, URL) else sqlite_to_write(address)
@@ -157,7 +158,7 @@ def open_ledger(where: str | Path, key: PrivateKey | None = None, tell: Tell = t
 def open_for_reading(where: str | Path, operator: str | None = None, tell: Tell = tell_on_standard_error) -> Ledger:
     """Open an existing ledger; nothing is created or changed.
 
-    operator  a public key: only jobs of this operator count. With None, the row that opens a job says whose it is
+    operator  a public key: only jobs of this operator count. With None, the row that opens a job names its operator
     tell      as in `open_ledger`
     """
     address = read_address(where)
@@ -178,14 +179,14 @@ def _append(connection: Connection, items: Sequence[CheckedItem], signatures: Ro
     head, new = (
         _head(connection, signatures),
         list[Entry](),
-    )  # read first: whatever is written after it, no row can follow it again
+    )  # read first: after later rows, no row can follow it again
     entries = {
         entry.unique_key: entry
         for entry in reversed(list(_existing(connection, items)))
         if _is_signed(connection, entry, signatures)
     }
     now = datetime.now(UTC).isoformat(timespec="microseconds")
-    if head is not None and _is_signed(connection, head, signatures):  # else anybody could have written its time
+    if head is not None and _is_signed(connection, head, signatures):  # otherwise anybody could have written its time
         now = max(now, head.at)
     for item in items:
         existing = entries.get(item.unique_key)
@@ -219,7 +220,7 @@ def _is_signed(connection: Connection, entry: Entry, signatures: RowSignatures) 
 
 
 def _genuine(job: str | None = None, kind: str | None = None) -> Select[Any]:
-    """All rows of a job and kind with numbers that truthfl gives, in order."""
+    """All rows of a job and kind with valid sequence numbers, in order."""
     query = select(ENTRIES).where(ENTRIES.c.sequence > 0).order_by(ENTRIES.c.sequence)
     if job is not None:
         query = query.where(ENTRIES.c.job == job)
@@ -227,9 +228,9 @@ def _genuine(job: str | None = None, kind: str | None = None) -> Select[Any]:
 
 
 def _head(connection: Connection, signatures: RowSignatures) -> Entry | None:
-    """The last row: a signed one, or one that follows it number by number.
+    """The last row: a signed one, or one that follows it in unbroken numbering.
 
-    Whoever can write to the database could leave a row with any number, even one that has no next.
+    Anybody who can write to the database could add a row with any number, even the greatest possible one.
     """
     query, behind, head, size = _genuine().order_by(None), list[Entry](), None, 1
     while head is None:
@@ -269,11 +270,11 @@ class Ledger:
         self._signatures = self._signatures.of(key)
 
     def append(self, job: str, kind: str, key: str, payload: Document) -> Entry:
-        """The entry with this content; written unless it exists. If the clock was set back, it has the last time."""
+        """The entry with this content, written unless it exists. If the clock went back, it has the last time."""
         return self.append_all([Item(job, kind, key, payload)])[0]
 
     def append_all(self, items: Sequence[Item]) -> list[Entry]:
-        """An entry for each item; missing ones are written in one transaction, all of them or none."""
+        """An entry for each item; missing ones are written in one transaction, all or none."""
         checked, signatures = [checked_item(item) for item in items], self._signatures
         if not checked:
             return []
@@ -288,7 +289,7 @@ class Ledger:
         return self._signed(_genuine(job, kind).where(ENTRIES.c.sequence > after))
 
     def rows(self, job: str | None = None, after: int | None = None) -> list[Entry]:
-        """What is in the table, signed or not, for those who check it or need the whole chain; as `entries`."""
+        """All rows of the table, signed or not, to check them or for the whole chain; arguments as in `entries`."""
         query = select(ENTRIES).order_by(ENTRIES.c.sequence)
         if after is not None:
             query = query.where(ENTRIES.c.sequence > after)
@@ -329,11 +330,11 @@ class Ledger:
         return self._do(self._database.reading, lambda connection: _head(connection, signatures))
 
     def missing_guards(self) -> list[str]:
-        """The names of the triggers against changes of rows that the database has no more."""
+        """The names of missing triggers that protect rows against changes."""
         return self._do(self._database.reading, missing_guards)
 
     def stop_waiting(self) -> None:
-        """Threads that wait for a database that does not answer, now and later, get a `ServiceError`."""
+        """Raise `ServiceError` in threads that wait for an unresponsive database, now and later."""
         self._database.outage.stop()
 
     def close(self) -> None:
@@ -348,7 +349,7 @@ class Ledger:
         self.close()
 
     def _do(self, transaction: Transaction, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` in a transaction, again after transient errors and when a lost database is back."""
+        """Run `work` in a transaction; repeat it after transient errors and when a lost database is back."""
         if self._process != os.getpid():
             raise InputError("this ledger was opened by another process; each must open its own.")
         if not self._open:

@@ -1,7 +1,7 @@
-"""Canonical JSON, so that a document always gives the same bytes; commitments, published before what they hide.
+"""Canonical JSON, which gives a document always the same bytes, and commitments to secrets that are revealed later.
 
-The server commits itself to the secret that draws the test samples, clients to the models that they train alone. NumPy
-is imported only where arrays are hashed: receipts are listed without it.
+The server commits to the secret that draws the test samples. Clients commit to the models that they train alone. NumPy
+is imported only where arrays are hashed, because receipts are listed without it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 ESCAPED = "\\u"  # begins a letter that JSON spells by its number
-MOST_DEPTH = 50  # of values in each other, in a message
-MOST_KEPT_DEPTH = 2 * MOST_DEPTH  # in a ledger's row or a file, which may hold a message's document
+MOST_DEPTH = 50  # nesting depth of values in a message
+MOST_KEPT_DEPTH = 2 * MOST_DEPTH  # of a ledger's row or a file, which may contain a message's document
 
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -62,7 +62,7 @@ def read_writable_document(text: str) -> tuple[dict[str, Any], bytes]:
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(f"a document cannot be written down: {error}.") from None
-    if ESCAPED in text:  # it may spell half of a surrogate pair
+    if ESCAPED in text:  # it may be half of a surrogate pair
         canonical_bytes(document)
     return document, content
 
@@ -74,13 +74,13 @@ def _read(decode: Callable[[Any], Any], text: str | bytes, what: str, depth: int
         raise InputError(f"{what} is not valid JSON.") from None
     if not isinstance(value, dict):
         raise InputError(f"{what} is a {type(value).__name__}; it must be a JSON object.")
-    if _is_deeper(value, depth):  # writing takes more of the stack than reading does, and both depend on the caller
+    if _is_deeper(value, depth):  # writing needs more stack than reading, and both depend on the caller
         raise InputError(f"{what} has values more than {depth} deep in each other.")
     return value
 
 
 def _is_deeper(value: dict[str, Any], depth: int) -> bool:
-    """Whether dictionaries and lists are in each other more often than this."""
+    """Whether dictionaries and lists are nested deeper than this."""
     level: list[Any] = [value]
     for _ in range(depth):
         level = [
@@ -129,7 +129,7 @@ def draw_seed(secret: str) -> int:
 
 
 def audition_commitment(offer: str, salt: str, model: NDArray[np.float32]) -> str:
-    """A client's commitment to the model that she trained alone: a hash of the offer's hash, her salt and the model."""
+    """A client's commitment to the model trained alone: a hash of the offer's hash, the salt and the model."""
     import numpy as np
 
     hasher = sha256(bytes.fromhex(offer) + bytes.fromhex(salt))

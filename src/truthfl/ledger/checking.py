@@ -1,4 +1,4 @@
-"""Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported."""
+"""Check of a whole ledger: every entry is recomputed where possible, and the first wrong one is reported."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def _start_faults(view: JobView) -> Iterator[Fault]:
 
 
 def final_faults(view: JobView) -> Iterator[Fault]:
-    """Faults of the clients' word that they know the final model: it comes before the test, or is noted as missing."""
+    """Faults of the clients' confirmations of the final model: each comes before the test or is noted as missing."""
     in_force = {offer.client.name: offer for offer in _offers_in_force(view)}
     last = view.last_model
     for name, entry in view.finals.items():
         if name not in in_force:
-            yield fault_at(entry, "she has no contract")
+            yield fault_at(entry, "the client has no contract")
             continue
         fault = final_fault(entry.document, in_force[name])
         if fault is not None:
@@ -70,7 +70,7 @@ def final_faults(view: JobView) -> Iterator[Fault]:
 
 
 def test_faults(view: JobView) -> Iterator[Fault]:
-    """Faults of the test: its place, its model, and what the server had committed itself to."""
+    """Faults of the test: its place, its model, and the server's commitment."""
     if view.test is None:
         return
     document = view.test.document
@@ -93,7 +93,7 @@ def _offers_in_force(view: JobView) -> tuple[Offer, ...]:
 def check(entries: Sequence[Entry]) -> Fault | None:
     """The first fault in all rows of a ledger; None if there is none.
 
-    A row that its operator did not sign is named first: what else is found may follow from it.
+    A row that its operator did not sign is named first, because other faults may follow from it.
     """
     broken = broken_link(entries)
     unsigned, faults = list[Fault](), [] if broken is None else [broken]
@@ -113,7 +113,7 @@ def check(entries: Sequence[Entry]) -> Fault | None:
 
 
 def _signed_rows(rows: Sequence[Entry]) -> tuple[list[Fault], list[Entry]]:
-    """The faults of those rows of one job that count for nothing, and the others."""
+    """The faults of the rows of one job that do not count, and the other rows."""
     line = job_row_key(entry for entry in rows if entry.kind == "job")
     if line is None:
         return [fault_at(rows[0], "the job itself, with its operator's signature, is not in the ledger before it")], []
@@ -153,7 +153,7 @@ def check_receipt(receipt: Document, entries: Sequence[Entry]) -> str | None:
         return "the ledger has no such receipt"
     recorded = rows[0].document
     if (recorded["digest"], recorded["signature"]) != (digest(document), receipt["signature"]):
-        return "the ledger has another receipt of hers for this job"
+        return "the ledger has another receipt of this client for this job"
     return None
 
 
@@ -171,7 +171,7 @@ def _guarded(faults: Iterator[Fault], view: JobView) -> Iterator[Fault]:
     """These faults, and one more if an entry's document has missing or malformed fields."""
     try:
         yield from faults
-    except Exception as error:  # a document may hold anything, and so may what is computed from it
+    except Exception as error:  # a document may contain anything, and so may values computed from it
         first = view.job.sequence if view.job is not None else 1
         yield Fault(first - 1, f"entry {first}: job {view.name} cannot be recomputed: {type(error).__name__} {error}")
 
@@ -205,7 +205,7 @@ def _offers(view: JobView) -> Iterator[Fault]:
         if client.name not in view.enrolments:
             yield fault_at(entry, "its client did not enrol")
         elif view.enrolments[client.name].document["public_key"] != client.public_key:
-            yield fault_at(entry, "its public key is not the one she enrolled with")
+            yield fault_at(entry, "its public key is not the one the client enrolled with")
 
 
 def _answers(view: JobView) -> Iterator[Fault]:
@@ -219,13 +219,13 @@ def _answers(view: JobView) -> Iterator[Fault]:
 
 
 def _auditions(view: JobView) -> Iterator[Fault]:
-    """Faults of commitments and auditions: whose they are, their order, shifts of the level, and who passed."""
+    """Faults of commitments and auditions: their clients, their order, level shifts, and who passed."""
     in_force = {offer.client.name: offer for offer in _offers_in_force(view)}
     terms = None if view.agreement is None else view.agreement.terms
     for entry in (*view.commitments.values(), *view.auditions.values()):
         offer, document = in_force.get(entry.key), entry.document
         if terms is None or not terms.has_audition or offer is None:
-            yield fault_at(entry, "she has no contract with an audition")
+            yield fault_at(entry, "the client has no contract with an audition")
         elif (document["client"], document["offer"]) != (offer.client.name, offer.hash):
             yield fault_at(entry, "it is of another client or offer")
     if terms is None or not terms.has_audition:
@@ -254,7 +254,7 @@ def _auditions(view: JobView) -> Iterator[Fault]:
         if document["level_shift"] != shifts[name]:
             yield fault_at(entry, f"the level's shift is {document['level_shift']}; recomputed it is {shifts[name]}")
         elif document["passed"] != passes(in_force[name], document["solo_loss"], shifts[name]):
-            yield fault_at(entry, "whether she passed is not what her offer says")
+            yield fault_at(entry, "whether they passed is not what their offer says")
 
 
 def _settlements(view: JobView) -> Iterator[Fault]:
@@ -263,7 +263,7 @@ def _settlements(view: JobView) -> Iterator[Fault]:
     names = {offer.client.name for offer in _offers_in_force(view)}
     for name, entry in view.settlements.items():
         if name not in names:
-            yield fault_at(entry, "she has no contract")
+            yield fault_at(entry, "the client has no contract")
     for offer in _offers_in_force(view):
         recorded = view.settlements.get(offer.client.name)
         if recorded is None:
@@ -298,7 +298,7 @@ def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
     names = {offer.client.name for offer in offers}
     for name, entry in view.receipts.items():
         if name not in names:
-            yield fault_at(entry, "she has no contract")
+            yield fault_at(entry, "the client has no contract")
 
 
 def _acknowledgements(view: JobView) -> Iterator[Fault]:
@@ -306,7 +306,7 @@ def _acknowledgements(view: JobView) -> Iterator[Fault]:
         receipt = view.receipts.get(name)
         expected = None if receipt is None else {"client": name, "receipt": receipt.document["digest"]}
         if entry.document != expected:
-            yield fault_at(entry, "it is of another receipt than hers in the ledger")
+            yield fault_at(entry, "it is of another receipt than theirs in the ledger")
 
 
 def _payment_steps(view: JobView) -> Iterator[Fault]:
@@ -327,16 +327,16 @@ def _payments(view: JobView) -> Iterator[Fault]:
             yield fault_at(due[name], f"its currency is not the {view.agreement.terms.currency} of the contract")
     for name, entry in due.items():
         if name not in view.settlements:
-            yield fault_at(entry, "nothing was settled for her")
+            yield fault_at(entry, "nothing was settled for the client")
 
 
 def _pay_text(pay: object, view: JobView) -> str:
-    """Pay in minor units, as in an entry, as people read it."""
+    """Pay in minor units, as in an entry, in readable form."""
     if type(pay) is not int or view.agreement is None:
         return repr(pay)
     return minor_money(pay, view.minor_units, view.agreement.terms.currency)
 
 
 def _lacks_auditions(view: JobView) -> bool:
-    """Whether pay cannot be recomputed for want of auditions; with rounds or a test, that is a fault by itself."""
+    """Whether pay cannot be recomputed because auditions are missing; with rounds or a test, that is a fault itself."""
     return view.agreement is not None and view.agreement.terms.has_audition and not view.auditions

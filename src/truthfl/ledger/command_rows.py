@@ -1,7 +1,7 @@
 """Commands and admissions by invitation as rows of the ledger, and their checks.
 
-An invitation is good once: the row of its use is known by the digest of its code, and has the code, which only the
-invited knew before.
+An invitation can be used once. The row of its use has the digest of its code as key, and has the code itself, which
+only the invited participant knew before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_CONFLICTS = 20
 
 
 def give_command(ledger: Ledger, job: str, key: PrivateKey, decide: Callable[[], Command]) -> Entry:
-    """Sign a command and write it as the job's next; `decide` makes it, again if another one comes first."""
+    """Sign a command and write it as the job's next. `decide` makes it, again if another command comes first."""
     for _ in range(MAX_CONFLICTS):
         command = decide()
         given = valid_commands(ledger.entries(job, COMMAND), job, public_line(key))
@@ -72,7 +72,7 @@ def admission_faults(view: JobView) -> Iterator[Fault]:
 
 
 def admission_fault(view: JobView, entry: Entry) -> str | None:
-    """What is wrong with an admission; None if an invitation of the operator's is before it, whose code it has."""
+    """What is wrong with an admission; None if it has the code of an earlier invitation from the operator."""
     document = entry.document
     if set(document) != {"client", "public_key", "invitation", "code"}:
         return "it does not have the parts of an admission"
@@ -83,7 +83,7 @@ def admission_fault(view: JobView, entry: Entry) -> str | None:
         and (command.fields["name"], command.fields["code_digest"]) == (document["client"], entry.key)
     )
     if next(invited, entry.sequence) >= entry.sequence:
-        return "the operator did not invite her before it"
+        return "the operator did not invite them before it"
     code = document["code"]
     if not is_plain(code, LONGEST_NAME) or code_digest(code) != entry.key or document["invitation"] != entry.key:
         return "its code is not that of the invitation"
@@ -91,7 +91,7 @@ def admission_fault(view: JobView, entry: Entry) -> str | None:
 
 
 def end_faults(view: JobView) -> Iterator[Fault]:
-    """Faults of the entry that a job ended early: a command is before it, no round after it, and it counts them all."""
+    """Faults of the entry of an early end: a command comes before it, no round after it, and it counts all rounds."""
     if view.ended is None:
         return
     if not _is_commanded(view, view.ended):
@@ -145,9 +145,9 @@ def new_code() -> str:
 
 
 def admit(ledger: Ledger, job: str, request: Mapping[str, Any]) -> tuple[str, str]:
-    """Admit who has the code of an invitation, with the public key she names; return her name and key.
+    """Admit a participant with an invitation's code and the given public key; return name and key.
 
-    Raise InputError if there is no such invitation, it has expired, or another key was admitted by it.
+    Raise InputError if there is no such invitation, it has expired, or it admitted another key.
 
     request  untrusted: `name`, `code` and `public_key`
     """
@@ -178,20 +178,20 @@ def admit(ledger: Ledger, job: str, request: Mapping[str, Any]) -> tuple[str, st
 
 
 def admission_view(ledger: Ledger, job: str) -> JobView:
-    """The job as far as admissions need it; strangers can have it read, so it is without rounds."""
+    """The part of the job that admissions need. It has no rounds, because strangers can trigger the reading."""
     return job_view(job, [entry for kind in READ for entry in ledger.entries(job, kind)])
 
 
 def admitted_keys(view: JobView) -> dict[str, str]:
-    """By name: the public key that was admitted last; rows that are not by an invitation do not count."""
+    """By name: the last admitted public key; rows without an invitation do not count."""
     valid = [entry.document for entry in view.admissions.values() if admission_fault(view, entry) is None]
     return {str(document["client"]): str(document["public_key"]) for document in valid}
 
 
 def keys_by_admission(ledger: Ledger, job: str, names: Collection[str]) -> dict[str, str]:
-    """By name, for those of these names who were admitted to the job: the public key.
+    """By name: the public keys of the clients among these who were admitted to the job.
 
-    Who is not invited to this job, but was admitted to an earlier one of the same operator, is known by that key.
+    A client who is not invited to this job, but was admitted to an earlier one of the same operator, keeps that key.
     """
     view = admission_view(ledger, job)
     invited = {command.fields["name"] for _, command in view.valid_commands if command.kind == INVITE}

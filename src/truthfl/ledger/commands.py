@@ -1,7 +1,7 @@
-"""What the operator does to a job while it runs, as signed and numbered commands, and what they amount to.
+"""The operator's signed and numbered commands to a running job, and their combined effect.
 
-Each command has its number in the job and the digest of the one before, so that an old one cannot be given again. No
-database is imported, since participants' pages read commands too.
+Each command has its number in the job and the digest of the one before, so an old command cannot be given again. No
+database is imported, because participants' pages read commands too.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 PAUSE, RESUME, END, REMOVE, EXTEND = "pause", "resume", "end", "remove", "extend"
 INVITE, APPROVE, DISAPPROVE = "invite", "approve", "disapprove"
-ACCEPT, REFUSE = "accept", "refuse"  # a solo model that is held
-OWN_FIELDS: Mapping[str, tuple[str, ...]] = {  # by kind: its fields besides those of all commands
+ACCEPT, REFUSE = "accept", "refuse"  # decisions on a held solo model
+OWN_FIELDS: Mapping[str, tuple[str, ...]] = {  # by kind: its fields besides the common ones
     PAUSE: (),
     RESUME: (),
     END: (),
@@ -48,10 +48,10 @@ class Command:
     """One command.
 
     kind    a key of `OWN_FIELDS`
-    by      who gives it
-    why     her reason; may be empty
+    by      the account that gives it
+    why     the reason; may be empty
     at      when, ISO 8601 in UTC
-    fields  those of its kind
+    fields  the fields of its kind
     number, previous   its number in the job, from 1, and the digest of the command before
     """
 
@@ -65,12 +65,12 @@ class Command:
     previous: str = FIRST
 
     def document(self) -> dict[str, Any]:
-        """What is signed."""
+        """The document that is signed."""
         return {**{name: getattr(self, name) for name in COMMON_FIELDS}, **self.fields}
 
     @cached_property
     def digest(self) -> str:
-        """What the next command has as `previous`."""
+        """The digest that the next command has as `previous`."""
         return digest(self.document())
 
     @property
@@ -79,12 +79,12 @@ class Command:
 
     @property
     def reason(self) -> str:
-        """The reason behind a colon, to end a sentence with; empty if none is given."""
+        """The reason after a colon, as the end of a sentence; empty if none is given."""
         return f": {self.why}" if self.why else ""
 
 
 def new_command(kind: str, job: str, by: str, why: str = "", **fields: str) -> Command:
-    """A command of this moment; raise `InputError` unless it is well-formed."""
+    """A new command with the present time; raise `InputError` unless it is well-formed."""
     command = Command(kind, job, by, why, time_text(datetime.now(UTC)), fields)
     fault = _form_fault(command.document(), job)
     if fault is not None:
@@ -111,7 +111,7 @@ def read_command(signed_command: Document) -> Command:
 
 
 def next_fault(signed_command: Document, job: str, operator_key: str, last: Command | None) -> str | None:
-    """As `command_fault`, or that the command is not the one after `last`; None for the first."""
+    """As `command_fault`, and a fault if the command does not follow `last` (None for the first)."""
     fault = command_fault(signed_command, job, operator_key)
     if fault is not None:
         return fault
@@ -123,7 +123,7 @@ def next_fault(signed_command: Document, job: str, operator_key: str, last: Comm
 
 
 def valid_commands(entries: Iterable[Entry], job: str, operator_key: str) -> list[tuple[Entry, Command]]:
-    """Those of these rows that hold the operator's commands to this job, one after the other, each with its command."""
+    """The rows with the operator's commands to this job, in sequence, each with its command."""
     valid: list[tuple[Entry, Command]] = []
     for entry in entries:
         if next_fault(entry.document, job, operator_key, valid[-1][1] if valid else None) is None:
@@ -132,7 +132,7 @@ def valid_commands(entries: Iterable[Entry], job: str, operator_key: str) -> lis
 
 
 def code_digest(code: str) -> str:
-    """What an invitation in the ledger has of its code, in hexadecimal."""
+    """The digest of an invitation's code in the ledger, in hexadecimal."""
     return sha256(code.encode()).hexdigest()
 
 
@@ -142,7 +142,7 @@ def time_text(time: datetime) -> str:
 
 
 def read_time(text: str) -> datetime:
-    """The time in this text; ValueError if it is none, or without its distance from UTC."""
+    """The time in this text; ValueError if it is none or has no UTC offset."""
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
         raise ValueError(text)
@@ -182,7 +182,7 @@ class CommandState:
 
     ended     the first command that ended it; None if there was none
     removed   by name: the reason, as it stands in rejections
-    extended  by stage: the deadline, later by the pauses since it was set
+    extended  by stage: the deadline, moved by the pauses since it was set
     """
 
     paused: bool = False
@@ -214,5 +214,5 @@ def state_after(commands: Iterable[Command]) -> CommandState:
 
 
 def removal_reason(command: Command) -> str:
-    """Why nothing is asked of a removed client any more."""
+    """Why nothing more is asked of a removed client."""
     return f"{REMOVED}{command.reason}"

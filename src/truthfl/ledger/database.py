@@ -1,12 +1,12 @@
-"""Databases of a ledger: schema, address, SQLite and PostgreSQL, transactions, and what to do after which error.
+"""Databases of a ledger: schema, address, SQLite and PostgreSQL, transactions, and error handling.
 
 Rows are only added, and each holds the hash of the row before. No two rows have the same number or the same hash, and a
-trigger refuses a row that does not follow the row before. That there is one signed row for a job, kind and key is up to
-`book`: a unique key of the database would let a row that nobody signed take the place of the real one. Who may write to
-the file or owns the database can drop the triggers; `missing_guards` names those that are missing.
+trigger refuses a row that does not follow the row before. `book` ensures that a job, kind and key have one signed row.
+A unique key of the database would let an unsigned row take the place of the real one. Anybody who may write to the file
+or owns the database can drop the triggers; `missing_guards` names the missing ones.
 
-What others may read has `shown_address`, without a password. No message of a driver reaches the user: it may quote the
-address.
+Texts for others use `shown_address`, which has no password. A driver's messages never reach the user because they may
+quote the address.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_address(where: str | Path) -> Path | URL:
 
 
 def shown_address(where: str | Path) -> str:
-    """The path, or the URL's host, port and database: without user, password and options."""
+    """The path, or the URL's host, port and database: no user, password and options."""
     address = read_address(where)
     return shown_url(address) if isinstance(address, URL) else str(address)
 
@@ -79,7 +79,7 @@ def shown_url(url: URL) -> str:
 
 
 def shown_arguments(arguments: list[str]) -> list[str]:
-    """Arguments of a command, with addresses of ledgers as they may be shown."""
+    """Arguments of a command, with ledger addresses in their public form."""
     return [_shown_argument(argument) for argument in arguments]
 
 
@@ -99,7 +99,7 @@ _SQLITE_REASONS = {
     sqlite3.SQLITE_NOTADB: "it is no SQLite file; name a new file, or one that truthfl wrote",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; put a copy of it in its place",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; name a file in a folder that you may write in",
-    sqlite3.SQLITE_READONLY: "you may not write to it; name a file, in a folder, that you may write to",
+    sqlite3.SQLITE_READONLY: "you may not write to it; name a file and folder that you may write to",
     sqlite3.SQLITE_FULL: "the disk is full",
 }
 DAMAGED = _SQLITE_REASONS[sqlite3.SQLITE_CORRUPT]
@@ -119,25 +119,25 @@ _STATE_REASONS = {
     "53100": "its disk is full",
     "53200": "its server has no memory left",
 }
-_REFUSALS = {  # words of a server that answers and does not let us in: the user can mend it
+_REFUSALS = {  # texts of a server that answers and refuses the connection; the user can correct this
     "password authentication failed": "the user or the password is not accepted; a password is best in ~/.pgpass",
     "no password supplied": "it asks for a password; write it to ~/.pgpass",
-    "authentication failed": "the user is not accepted; see that the address names the right one",
-    "no pg_hba.conf entry": "its server lets nobody of this name in from here; its pg_hba.conf says whom",
-    'role "': "its server does not know this user; make it, or name another",
-    'database "': "its server has no such database; make it with createdb, or name another",
+    "authentication failed": "the user is not accepted; check the user in the address",
+    "no pg_hba.conf entry": "its server does not admit this user from this machine; see its pg_hba.conf",
+    'role "': "its server does not know this user; create the user, or name another",
+    'database "': "its server has no such database; create it with createdb, or name another",
 }
-_NO_ANSWER = {  # words of a connection that was not made
-    "refused": "nobody listens there; see that PostgreSQL runs and that host and port are right",
-    "no such file": "nobody listens there; see that PostgreSQL runs and that the socket's folder is right",
-    "resolve host": "there is no machine of that name; see that the host is right and the network is there",
-    "translate host": "there is no machine of that name; see that the host is right and the network is there",
-    "timeout": "it does not answer in time; see that host and port are right and the network is there",
+_NO_ANSWER = {  # texts of a failed connection
+    "refused": "nobody listens there; check that PostgreSQL runs and that host and port are right",
+    "no such file": "nobody listens there; check that PostgreSQL runs and that the socket's folder is right",
+    "resolve host": "there is no machine of that name; check the host and the network",
+    "translate host": "there is no machine of that name; check the host and the network",
+    "timeout": "it does not answer in time; check host, port and network",
 }
 
 
 def is_lost(error: SQLAlchemyError) -> bool:
-    """Whether the database's server cannot be reached, went away, or ended the connection."""
+    """Whether the database's server cannot be reached, stopped, or ended the connection."""
     if not isinstance(error, DBAPIError) or isinstance(error.orig, sqlite3.Error):
         return False
     state, words = _state(error), str(error.orig)
@@ -149,7 +149,7 @@ def is_lost(error: SQLAlchemyError) -> bool:
 
 
 def is_transient(error: SQLAlchemyError) -> bool:
-    """Whether the same may succeed in a moment: another writer was first or has the lock, a server starts up."""
+    """Whether a repetition may succeed soon: another writer was first or has the lock, or a server starts up."""
     if isinstance(error, IntegrityError | PoolTimeoutError):
         return True
     if not isinstance(error, DBAPIError):
@@ -163,17 +163,17 @@ def is_transient(error: SQLAlchemyError) -> bool:
 
 
 def unusable(name: str, error: SQLAlchemyError) -> TruthflError:
-    """The error to raise for one that is not transient. `name` is that of the ledger."""
+    """The error to raise for one that is not transient. `name` is the ledger's."""
     kind = InputError if _can_be_mended(error) else ServiceError
     return kind(f"{name} cannot be used as a ledger: {reason(error)}.")
 
 
 def reason(error: SQLAlchemyError) -> str:
-    """Why the database cannot be used, in our own words, except SQLite's, which has few of its own."""
+    """Why the database cannot be used, in truthfl's words where possible; SQLite's few messages are kept."""
     if isinstance(error, PoolTimeoutError):
         return "all connections to it are in use"
     if not isinstance(error, DBAPIError):
-        return "it does not do what it is asked"
+        return "it does not do as asked"
     if isinstance(error.orig, sqlite3.Error):
         return _SQLITE_REASONS.get(_sqlite_code(error.orig)) or _first_line(str(error.orig))
     state, words = _state(error), str(error.orig)
@@ -190,7 +190,7 @@ def reason(error: SQLAlchemyError) -> str:
 
 
 def _can_be_mended(error: SQLAlchemyError) -> bool:
-    """Whether the database can be reached but holds no ledger, or does not let this user in."""
+    """Whether the database can be reached but holds no ledger or refuses this user."""
     if not isinstance(error, DBAPIError):
         return False
     if isinstance(error.orig, sqlite3.Error):
@@ -200,12 +200,12 @@ def _can_be_mended(error: SQLAlchemyError) -> bool:
 
 
 def _is_of_connecting(error: DBAPIError) -> bool:
-    """Whether it is of making a connection: libpq gives these no code."""
+    """Whether the error is from connecting: libpq gives these errors no code."""
     return error.statement is None and not _state(error)
 
 
 def _refusal(words: str) -> str | None:
-    """Why a server that answers does not let us in; None if it did not say so."""
+    """Why a server that answers refuses the connection; None if it did not state it."""
     if "FATAL" not in words and "fe_sendauth" not in words:
         return None
     return next((text for said, text in _REFUSALS.items() if said in words), None)
@@ -216,7 +216,7 @@ def _has(words: str, phrases: tuple[str, ...]) -> bool:
 
 
 def _state(error: DBAPIError) -> str:
-    """The five letters with which PostgreSQL says what an error is; empty if there are none."""
+    """PostgreSQL's error code of five letters; empty if there is none."""
     return str(getattr(error.orig, "sqlstate", None) or "")
 
 
@@ -306,7 +306,7 @@ POSTGRESQL_QUERY = """
 
 
 def create_unless_there(database: Database) -> None:
-    """Create the ledger's tables and triggers in a database without them, also with several processes at once."""
+    """Create the ledger's tables and triggers if they are missing; safe with several processes at once."""
     with database.reading() as connection:
         if _has_ledger(connection, database.name):
             return
@@ -327,7 +327,7 @@ def require_ledger(database: Database) -> None:
 
 
 def _has_ledger(connection: Connection, name: str) -> bool:
-    """Whether there is a ledger in this database; an error if it is of another version. `name` is for messages."""
+    """Whether there is a ledger in this database; an error if it has another version. `name` is for messages."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return False
     version = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
@@ -337,7 +337,7 @@ def _has_ledger(connection: Connection, name: str) -> bool:
 
 
 def missing_guards(connection: Connection) -> list[str]:
-    """The names of triggers that the database should have and has not, or has with other contents."""
+    """The names of required triggers that are missing or have other contents."""
     is_sqlite = connection.dialect.name == "sqlite"
     return _missing_on_sqlite(connection) if is_sqlite else _missing_on_postgresql(connection)
 
@@ -375,7 +375,7 @@ def tell_on_standard_error(sentence: str) -> None:
 
 
 class Outage:
-    """What threads that share a database know of its absence: one of them tells that it began, one that it ended."""
+    """The shared state of threads during a database's absence: one of them reports its start, one its end."""
 
     def __init__(self, tell: Tell = tell_on_standard_error) -> None:
         self._tell = tell
@@ -385,13 +385,13 @@ class Outage:
         self._answered = float("-inf")
 
     def answered_since(self, moment: float) -> bool:
-        """Whether the database has answered some thread since then, by the monotonic clock."""
+        """Whether the database has answered any thread since then, by the monotonic clock."""
         return self._answered >= moment
 
     def wait(self, failures: int) -> None:
-        """Pause after so many failures in a row, from 1; raise `ServiceError` if waiting was stopped.
+        """Pause after this number of failures in a row, from 1; raise `ServiceError` if waiting was stopped.
 
-        A connection that broke and can be made anew at once is not told: the first failure.
+        The first failure is not reported, because a broken connection can often be restored at once.
         """
         if failures > 1:
             self._say(GONE, missing=True)
@@ -400,7 +400,7 @@ class Outage:
             raise ServiceError("the ledger's database does not answer, and waiting for it was ended.")
 
     def over(self) -> None:
-        """The database has answered."""
+        """Note that the database has answered."""
         self._answered = time.monotonic()
         if self._told:
             self._say(BACK, missing=False)
@@ -444,10 +444,10 @@ def retry(database: Database, attempt: Callable[[], Result]) -> Result:
 
 
 def retry_through_outages(database: Database, attempt: Callable[[], Result]) -> Result:
-    """As `retry`, for a database that has answered before: if its server goes away, wait until it is back.
+    """As `retry`, for a database that has answered before: if its server stops, wait until it is back.
 
-    A transaction whose end is not known, since the connection broke while it was committed, is attempted again like
-    any other: the attempt reads first what is there.
+    If the connection broke during a commit, the outcome of the transaction is not known. It is repeated like any other,
+    because each attempt first reads what is there.
     """
     failures, first = 0, 0.0  # in a row, and when the first of these attempts began
 
@@ -464,7 +464,7 @@ def retry_through_outages(database: Database, attempt: Callable[[], Result]) -> 
         try:
             result = retry(database, attempt_or_lose)
         except _Lost:
-            if not failures or database.outage.answered_since(first):  # in another thread: this is no proof of absence
+            if not failures or database.outage.answered_since(first):  # another thread: it is not absent
                 failures, first = 0, began
             failures += 1
             database.outage.wait(failures)
@@ -474,7 +474,7 @@ def retry_through_outages(database: Database, attempt: Callable[[], Result]) -> 
 
 
 class _Lost(Exception):  # noqa: N818 - not an error: the database is waited for
-    """The connection to the database broke, or could not be made."""
+    """The connection to the database broke or could not be made."""
 
 
 @dataclass(frozen=True)
@@ -483,7 +483,7 @@ class Database:
 
     name      for error messages
     cleanup   called when the database is closed
-    outage    whether its server is away, and who is told
+    outage    whether its server is away, and what reports it
     """
 
     name: str
@@ -499,7 +499,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """An exclusive write transaction; when the context ends, the data are on the disk."""
+        """An exclusive write transaction; at the end of the context the data are on the disk."""
         with self.engine.connect() as connection:
             exclusive = connection.execution_options(**{WRITING: True})
             with exclusive.begin():

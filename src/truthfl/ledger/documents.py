@@ -1,6 +1,6 @@
-"""Signed documents: the operator's offers, answers to them, the word on the final model.
+"""Signed documents: the operator's offers, answers to them, confirmations of the final model.
 
-A signed document is `{"document": …, "signature": …}`; the inner document says whose key signed it.
+A signed document is `{"document": …, "signature": …}`; the inner document names the key that signed it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def signed(key: PrivateKey, document: Document) -> dict[str, Any]:
 
 
 def signed_offer(offer: Offer, key: PrivateKey) -> Offer:
-    """The offer with the signature of the operator's key, which must be the one that it names."""
+    """The offer with the signature of the operator's key, which must be the key that it names."""
     if public_line(key) != offer.job.operator_key:
         raise InputError(f"the offer to {offer.client.name} names another operator's key than the one to sign with.")
     return replace(offer, signature=sign(key, offer.document()))
@@ -61,7 +61,7 @@ def answer(offer: Offer, key: PrivateKey, *, accepted: bool, agreement: Agreemen
 
 
 def terms_for_peers(offer: Offer) -> dict[str, Any]:
-    """What an acceptance says of the offer to those who share masks: the job's terms, and the place in the sums."""
+    """The part of an acceptance for peers who share masks: the job's terms, and the place in the sums."""
     client = offer.client
     return {
         "terms": offer.job_digest,
@@ -72,13 +72,13 @@ def terms_for_peers(offer: Offer) -> dict[str, Any]:
 
 
 def final_word(offer: Offer, model: str, key: PrivateKey) -> dict[str, Any]:
-    """The client's signed word that she was told this digest as that of the final model."""
+    """The client's signed confirmation that they were told this digest of the final model."""
     document = {"kind": "final", "job": offer.job.name, "client": offer.client.name, "offer": offer.hash}
     return signed(key, document | {"model": model, "public_key": public_line(key)})
 
 
 def final_fault(word: Document, offer: Offer) -> str | None:
-    """The first fault of an untrusted word on the final model by the client with this offer; None if it is valid."""
+    """The first fault of an untrusted confirmation of the final model for this offer; None if it is valid."""
     document = word.get("document")
     if set(word) != {"document", "signature"} or not isinstance(document, Mapping):
         return coded("fault.unsigned", "it is no signed document")
@@ -90,7 +90,7 @@ def final_fault(word: Document, offer: Offer) -> str | None:
         "public_key": offer.client.public_key,
     }
     if set(document) != {"model", *expected} or any(document[name] != value for name, value in expected.items()):
-        return coded("fault.final_other", "it is not her word on the final model of this offer")
+        return coded("fault.final_other", "it is not their word on the final model of this offer")
     if not isinstance(document["model"], str) or not signed_by(
         offer.client.public_key, document, str(word["signature"])
     ):

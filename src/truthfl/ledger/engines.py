@@ -2,8 +2,8 @@
 
 SQLite: readers do not wait for the writer (WAL), a writer takes the lock before it reads (BEGIN IMMEDIATE), and
 committed data are on the disk (synchronous=FULL). PostgreSQL: a writer holds an advisory lock until its transaction
-ends, and its statements see all earlier commits (READ COMMITTED). If its connection breaks without a word, keepalive
-finds out, and the server ends what it left open, so that nobody waits for its lock.
+ends, and its statements see all earlier commits (READ COMMITTED). If its connection breaks silently, keepalive detects
+this. Then the server ends its transaction, so nobody waits for its lock.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ COPY_ATTEMPTS = 20
 
 
 def sqlite_to_write(path: Path) -> Database:
-    """A database for writing; the file, readable by its owner alone, and its folder are created if needed."""
+    """A database for writing. The file, readable only by its owner, and its folder are created if needed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ServiceError(f"the folder of {path} cannot be made: {error.strerror}.") from None
     if path.is_dir():
         raise InputError(f"{path} is a folder; a ledger is a file.")
-    with suppress(ServiceError):  # SQLite says what is wrong with the place
+    with suppress(ServiceError):  # SQLite reports what is wrong with the place
         create_private_file(path)
     return Database(str(path), _engine(lambda: connect(path, "mode=rwc", "journal_mode=WAL", "synchronous=FULL")))
 
@@ -57,7 +57,7 @@ def sqlite_to_read(path: Path) -> Database:
 
 
 def _consistent_copy(path: Path, folder: Path) -> Path:
-    """A copy of the file and its journals; copied again if a process wrote meanwhile."""
+    """A copy of the file and its journals; copied again if a process wrote in the meantime."""
     try:
         for _ in range(COPY_ATTEMPTS):
             before = _state(path)
@@ -91,9 +91,9 @@ def _with_suffix(path: Path, suffix: str) -> Path:
 
 @contextmanager
 def copied_and_locked(path: Path, copy: Path) -> Iterator[None]:
-    """Copy the ledger in this file to a new file; until the context ends, nobody can add rows to the ledger.
+    """Copy the ledger in this file to a new file; nobody can add rows to the ledger until the context ends.
 
-    Processes that have it open go on: they can read, and wait before they write.
+    Processes that have it open can continue to read, and wait before they write.
     """
     create_private_file(copy)
     try:
@@ -104,7 +104,7 @@ def copied_and_locked(path: Path, copy: Path) -> Iterator[None]:
         ):
             lock.execute("BEGIN IMMEDIATE")
             source.backup(target)
-            target.execute("PRAGMA journal_mode=DELETE").close()  # one file, without others beside it
+            target.execute("PRAGMA journal_mode=DELETE").close()  # one file without companion files
             yield
             lock.execute("ROLLBACK")
     except sqlite3.Error:
@@ -147,19 +147,19 @@ def _begin_in_sqlite(connection: Connection) -> None:
 
 
 DRIVER = "postgresql+psycopg"
-CONNECTION = {  # of libpq; what the address says goes before
+CONNECTION = {  # of libpq; the address takes precedence
     "connect_timeout": 10,
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,  # milliseconds
 }
-IDLE_S = 20  # a writer that says nothing for so long is gone; less than other writers wait
+IDLE_S = 20  # a writer that is silent for this time is gone; shorter than other writers wait
 LOCK_ID = int.from_bytes(b"truthfl", "big")
 
 
 def postgresql(url: URL, tell: Tell, *, to_write: bool) -> Database:
-    """A database at this address; the first transaction connects to it. `tell` is called when it goes away."""
+    """A database at this address; the first transaction connects to it. `tell` is called when it stops answering."""
     name = shown_url(url)
     try:
         engine = create_engine(

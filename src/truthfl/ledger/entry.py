@@ -1,14 +1,14 @@
 """Entries of the ledger: items to append, the hash chain over them, their signatures, and the check of all three.
 
 An entry's hash covers its link: its fields, with the payload's digest instead of the payload. So a client can check the
-chain without seeing payloads about others. The digest is salted: without the entry's random salt, which links do not
-have, nobody can find a payload by trying all likely ones.
+chain without seeing payloads about others. The digest uses the entry's random salt, which links do not have. Without
+the salt, nobody can find a payload by trying all likely ones.
 
-What is signed of a row is its hash, and so its place in the chain. The operator's key (P-384) signs the public row key
-(Ed25519, five times as fast) once, in the row that opens a job.
+A row's signature covers its hash, and so its place in the chain. The operator's key (P-384) signs the public row key
+once, in the row that opens a job. The row key (Ed25519) is five times as fast.
 
-Any changed byte is detected. That the last entries were removed, or the chain was rewritten from some entry on, is
-shown by clients' receipts and by anchors (`ledger.backup`) only.
+Any changed byte is detected. Only clients' receipts and anchors (`ledger.backup`) show that the last entries were
+removed, or that the chain was rewritten from some entry on.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def row_line(key: RowKey) -> str:
 
 
 def row_key_fields(key: PrivateKey) -> dict[str, str]:
-    """The public row key, as it stands in the row that opens a job, with the signature of the operator's key."""
+    """The public row key with the signature of the operator's key, as in the row that opens a job."""
     line = row_line(row_key(key))
     return {"row_key": line, "row_key_signature": sign(key, _certificate(public_line(key), line))}
 
@@ -84,7 +84,7 @@ def certified_row_key(opening: Mapping[str, Any]) -> str | None:
 
 
 def job_row_key(job_rows: Iterable[Entry], operator: str | None = None) -> str | None:
-    """The public row key of a job: that in the first of these rows, of kind job, that is signed by it.
+    """The public row key of a job, from the first of these rows of kind job that is signed by it.
 
     operator  the public key that the row must name; None for any
     """
@@ -105,7 +105,7 @@ def sign_row(key: RowKey, row_hash: str) -> str:
 
 
 def is_row_signed(line: str, entry: Entry) -> bool:
-    """Whether a row's hash is that of its contents, and signed by this public row key."""
+    """Whether a row's hash matches its contents and is signed by this public row key."""
     signature, key = entry.signature, _public(line)
     if key is None or not isinstance(signature, str) or len(signature) != SIGNATURE_LENGTH:
         return False
@@ -114,7 +114,7 @@ def is_row_signed(line: str, entry: Entry) -> bool:
         if raw.hex() != signature or not entry.is_hashed:
             return False
         key.verify(raw, _content(entry.hash))
-    except (InvalidSignature, ValueError, TypeError):  # the columns may hold anything
+    except (InvalidSignature, ValueError, TypeError):  # the columns may contain anything
         return False
     return True
 
@@ -152,12 +152,12 @@ def new_salt() -> str:
 
 
 def is_salt(text: str) -> bool:
-    """Whether this is a salt as `new_salt` makes them."""
+    """Whether this has the form of a salt from `new_salt`."""
     return len(text) == 2 * SALT_BYTES and set(text) <= set("0123456789abcdef")
 
 
 def payload_digest(payload: str, salt: str) -> str:
-    """SHA-256 of the salt's bytes and the payload, in hexadecimal; bytes that are no text count as they are."""
+    """SHA-256 of the salt's bytes and the payload, in hexadecimal; bytes that are not text count as they are."""
     return sha256(bytes.fromhex(salt) + payload.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -172,7 +172,7 @@ def payload_text(payload: Document) -> str:
 def entry_after(head: Entry | None, item: CheckedItem, at: str, salt: str, key: RowKey | None = None) -> Entry:
     """The entry for this item that follows `head`; None for the first entry. `at` is the time.
 
-    key  signs it; without one it is in the chain, and counts for nothing
+    key  signs it; an unsigned entry is in the chain but does not count
     """
     sequence = 1 if head is None else head.sequence + 1
     previous = GENESIS_HASH if head is None else head.hash
@@ -230,10 +230,10 @@ class Entry:
     """A row of the ledger, column by column.
 
     sequence   1, 2, 3, …
-    at         time in UTC, ISO 8601 with microseconds; not before that of the entry before
+    at         time in UTC, ISO 8601 with microseconds; not before the previous entry's
     job, kind, key    together unique
     payload    canonical JSON
-    previous   hash of the entry before; 64 zeros in the first
+    previous   hash of the previous entry; 64 zeros in the first
     hash       of this entry
     salt       of the payload's digest
     signature  of the hash, by the row key of the job's operator
@@ -261,7 +261,7 @@ class Entry:
 
     @property
     def is_hashed(self) -> bool:
-        """Whether the hash is that of the other columns."""
+        """Whether the hash matches the other columns."""
         return is_salt(self.salt) and self.hash == link_hash(self.link())
 
     def link(self) -> dict[str, Any]:
@@ -342,7 +342,7 @@ def _text_fault(values: Mapping[str, Any], names: Sequence[str]) -> str | None:
 
 
 def _time_fault(entry: Entry, at_before: str) -> str | None:
-    """Fault of an entry's time, given that of the entry before."""
+    """Fault of an entry's time, given the previous entry's time."""
     if not TIME.fullmatch(entry.at):
         return "its time is not written as truthfl writes it"
     return "its time is before that of the entry before" if entry.at < at_before else None

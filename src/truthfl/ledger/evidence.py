@@ -1,6 +1,6 @@
-"""What pay is computed from besides the joint test: evidence of solo models; amounts of money as people read them.
+"""Evidence of solo models, which pay uses besides the joint test, and amounts of money in readable form.
 
-The ledger has whole minor units, such as cents; a job's terms say how many of them are one unit of its currency.
+The ledger has whole minor units, such as cents. A job's terms say how many make one unit of its currency.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ NO_MODEL = {
 class SoloEvidence:
     """The evidence for one client's pay.
 
-    solo_loss       test loss of the model that she trained alone; None if there is none
-    level_shift     shift of the expected solo loss by those of the others, in standard deviations
-    present_labels  her labels and those of the others who passed, each times the share of rounds delivered; None for
+    solo_loss       test loss of the model that the client trained alone; None if there is none
+    level_shift     shift of the expected solo loss by the others' solo losses, in standard deviations
+    present_labels  labels of the client and the others who passed, each times the share of rounds delivered; None for
                     all labels
-    loss_rise       of the expected joint loss, because rounds did not change the model
+    loss_rise       of the expected joint loss, due to rounds that did not change the model
     """
 
     solo_loss: float | None
@@ -74,7 +74,7 @@ def no_model_reason(reason: str) -> str:
 
 
 def level_shifts(offers: Sequence[Offer], solo_loss: Mapping[str, float | None]) -> dict[str, float]:
-    """The shift of each client's expected solo loss, by name; solo_loss has those of all clients, None for none."""
+    """The shift of each client's expected solo loss, by name; solo_loss has all clients' losses, None for none."""
     import numpy as np
 
     from truthfl.contracts.audition.level import peer_shifts
@@ -93,17 +93,17 @@ def passes(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
 
 
 def is_too_good(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
-    """Whether the operator looks at a solo model with this loss before it is paid."""
+    """Whether the operator decides on a solo model with this loss before it is paid."""
     return bool(offer.mechanism.too_good(_solo_observation(solo_loss, level_shift))[0])
 
 
 def expected_solo_loss(offer: Offer, level_shift: float) -> float:
-    """The solo loss that is expected of her, given those of the others."""
+    """The expected solo loss, given those of the others."""
     return float(offer.mechanism.expected_solo_loss(_solo_observation(None, level_shift))[0])
 
 
 def highest_passing_loss(offer: Offer, level_shift: float) -> float:
-    """The solo loss up to which she takes part in the joint training, given those of the others."""
+    """The highest solo loss of a client who takes part in the joint training, given those of the others."""
     return expected_solo_loss(offer, level_shift) + float(offer.mechanism.stage.gate[0])
 
 

@@ -1,7 +1,7 @@
 """The ledger's entries of one job by kind, and the solo models that are held.
 
-A row "hold" stands before the audition's result. A known model has no solo loss and is not paid. Of one that is too
-good the operator decides, by a signed command. If they do not refuse it in time, its pay is settled as any other's; it
+A "hold" row comes before the audition's result. A known model has no solo loss and is not paid. On a model that is too
+good the operator decides by a signed command. If they do not refuse it in time, its pay is settled like any other. It
 is not paid out before they accept it.
 """
 
@@ -34,7 +34,7 @@ def known_model(known: Document) -> str:
 def decision_on(view: JobView, name: str, before: int | None = None) -> tuple[Entry, Command] | None:
     """The operator's first decision on a held model, and its row; None if there is none yet.
 
-    before   the sequence number of the row by which it must have been made
+    before   the sequence number before which it must have been made
     """
     held = view.holds.get(name)
     if held is None or held.document["known"] is not None:
@@ -47,7 +47,7 @@ def decision_on(view: JobView, name: str, before: int | None = None) -> tuple[En
 
 
 def waiting_names(view: JobView) -> list[str]:
-    """Those on whose models the operator can decide now."""
+    """The clients on whose models the operator can decide now."""
     return [
         name
         for name, entry in view.holds.items()
@@ -56,7 +56,7 @@ def waiting_names(view: JobView) -> list[str]:
 
 
 def unseen_names(view: JobView) -> list[str]:
-    """Those whose models are too good and settled as offered, without the operator's decision until now."""
+    """The clients whose too good models are settled as offered and still await the operator's decision."""
     return [
         name
         for name, entry in view.holds.items()
@@ -65,7 +65,7 @@ def unseen_names(view: JobView) -> list[str]:
 
 
 def unseen_sentence(job: str, name: str) -> str:
-    """What the operator is told of one of them."""
+    """The sentence for the operator about one of them."""
     who = plain(name, LONGEST_NAME)
     return (
         f"Nobody decided on the solo model of {who} in job {plain(job)}, which is better than honest ones are once in "
@@ -84,7 +84,7 @@ def hold_faults(view: JobView) -> Iterator[Fault]:
     """Faults of held models: only what is too good or known is held, all of it is, and pay follows the decision."""
     if view.agreement is None or not view.agreement.terms.has_audition:
         for entry in view.holds.values():
-            yield fault_at(entry, "she has no contract with an audition")
+            yield fault_at(entry, "the client has no contract with an audition")
         return
     offers = {offer.client.name: offer for offer in view.agreement.offers}
     for name, entry in view.holds.items():
@@ -153,11 +153,11 @@ class JobView:
 
     admissions                          by the digest of the invitation's code
     enrolments, commitments, auditions, finals, settlements, receipts, acknowledgements   by client
-    holds                               of solo models that are known, or too good to be paid unseen; by client
+    holds                               of solo models that are known or too good; by client
     offers, answers                     by the offer's key, "version/client"
-    starts                              of the rounds: one for each time the server began or went on to train
-    commands                            of the operator's, in order
-    ended                               that the job went no further, by the operator's command
+    starts                              of the rounds: one for each time the server began or resumed training
+    commands                            the operator's, in order
+    ended                               the entry that the operator's command ended the job
     """
 
     name: str
@@ -213,9 +213,9 @@ class JobView:
 
     @cached_property
     def taking_part(self) -> Agreement | None:
-        """The agreement with those who take part in the joint training: all, or who passed the audition.
+        """The agreement restricted to the joint training: all clients, or those who passed the audition.
 
-        None if that is not known yet.
+        None if they are not known yet.
         """
         agreement = self.agreement
         if agreement is None or not agreement.terms.has_audition:
@@ -240,7 +240,7 @@ class JobView:
 
     @cached_property
     def round_sets(self) -> list[tuple[Entry, frozenset[str], frozenset[str]]]:
-        """Each round with the names of those who were asked, and of those of them who are missing."""
+        """Each round with the names of the clients asked, and of those among them who are missing."""
         everybody = frozenset(self._names_taking_part)
         sets = []
         for entry in self.rounds:
@@ -250,14 +250,14 @@ class JobView:
 
     @cached_property
     def missing_digests(self) -> list[str]:
-        """Of each round: the digest of the list of who is missing, as participants sign it where reports are masked."""
+        """By round: the digest of the list of missing participants, which they sign if reports are masked."""
         offers = () if self.agreement is None else self.agreement.offers
         index_of = {offer.client.name: offer.client.index for offer in offers}
         return [list_digest(index_of[name] for name in missing) for _, _, missing in self.round_sets]
 
     @cached_property
     def round_refusals(self) -> dict[tuple[str, int], str]:
-        """By client and round: why her report was not taken."""
+        """By client and round: why the report was not taken."""
         of_rounds = (entry.document for entry in self.rejections if entry.document["stage"] == "round")
         refusals: dict[tuple[str, int], str] = {}
         for document in of_rounds:
@@ -277,7 +277,7 @@ class JobView:
     def asked_by_contract(self) -> Counter[str]:
         """Number of rounds of the contract in which each client was asked or, in a job that was ended, would have been.
 
-        Who takes part always is asked in all rounds; of others, the entry that the job ended has the number.
+        Clients who always take part are asked in all rounds. For others, the entry of the ended job has the number.
         """
         if self.ended is None or self.taking_part is None:
             return self.asked
@@ -305,7 +305,7 @@ class JobView:
 
     @property
     def last_model(self) -> str | None:
-        """The model that is tested: the last round's or, if that is lost, the last that was there; None if no round."""
+        """The model that is tested: the last round's or, if lost, the last one before the loss; None without rounds."""
         if self.lost_round is not None:
             model: str = self.rounds[self.lost_round - 1].document["previous"]
             return model
@@ -313,7 +313,7 @@ class JobView:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds were trained; there are none if too few passed the audition, and fewer in an ended job."""
+        """Whether all rounds were trained; none if too few passed the audition, fewer in an ended job."""
         if self.taking_part is None:
             return False
         if self.ended is not None:
@@ -322,7 +322,7 @@ class JobView:
 
     @cached_property
     def delivered_labels(self) -> dict[str, float]:
-        """The labels of each client who takes part in the joint training, times her share of rounds delivered."""
+        """The labels of each client who takes part in the joint training, times the share of rounds delivered."""
         offers = () if self.taking_part is None else self.taking_part.offers
         return {
             name: offer.client.samples * self.delivered[name] / self.asked[name] if self.asked[name] else 0.0
@@ -338,7 +338,7 @@ class JobView:
     def loss_rise(self) -> float:
         """By how much the expected joint loss is higher because rounds did not change the model.
 
-        A round in which nobody was to be asked is as the contract has it.
+        A round without clients to ask follows the contract.
         """
         if self.agreement is None:
             return 0.0
@@ -349,7 +349,7 @@ class JobView:
         return loss_rise(terms.loss_by_rounds, terms.rounds, changed)
 
     def present_labels(self, offer: Offer) -> float:
-        """Her own labels, and those of the others who take part, each times her share of rounds delivered."""
+        """The client's own labels, and those of the other participants, each times the share of rounds delivered."""
         others = self._all_delivered_labels - self.delivered_labels.get(offer.client.name, 0.0)
         return offer.client.samples + max(others, 0.0)
 

@@ -1,14 +1,14 @@
-"""Payments and their states, each change being an entry; payments as CSV and JSON.
+"""Payments and their states; each change is an entry. Payments as CSV and JSON.
 
     due → sent → confirmed
           sent → failed → sent → …
     not due
 
-What is due for a solo model that is too good is not sent before the operator has decided on it (`job_view`).
+The pay for a solo model that is too good is not sent before the operator has decided on it (`job_view`).
 
-Step n of a client's payment has the key "client/n"; step 0 is due, or not due if the amount is 0 or less. Of two
-processes that write the same step, one gets a `Conflict`. The idempotency key is the same in all steps, so that a
-payout provider pays once even if requested twice.
+Step n of a client's payment has the key "client/n". Step 0 is due, or not due if the amount is 0 or less. If two
+processes write the same step, one gets a `Conflict`. The idempotency key is the same in all steps, so a payout provider
+pays once even if it gets two requests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def idempotency_key(job: str, client: str) -> str:
 def due_items(job: str, amounts: Mapping[str, int], currency: str) -> list[Item]:
     """The items that open a job's payments; to be written in one transaction with its settlements.
 
-    amounts   in whole minor units, by client; negative: the client owes it
+    amounts   in whole minor units, by client; negative if the client owes it
     """
     if not currency:
         raise InputError("the currency of a payment is empty; it must be a text, as in 'EUR'.")
@@ -71,7 +71,7 @@ def advance(ledger: Ledger, job: str, client: str, to: str, reference: str = "")
     """Change a payment's state, unless this change is recorded already; return its current state.
 
     to          sent, confirmed or failed
-    reference   the payout provider's name for the payment; if empty, what was sent keeps its reference
+    reference   the payout provider's name for the payment; if empty, a sent payment keeps its reference
     """
     if to not in MARKS:
         raise InputError(f"a payment cannot become {to!r}; it can become sent, confirmed or failed.")
@@ -101,10 +101,10 @@ def _advance(ledger: Ledger, job: str, client: str, to: str, reference: str) -> 
 
 
 def advance_all(ledger: Ledger, job: str, to: str, reference: str = "") -> tuple[list[Payment], list[Payment]]:
-    """Change the state of all payments that can become `to`; return these and those that cannot, as they are now.
+    """Change the state of all payments that can become `to`; return these and the others, as they are now.
 
-    What would be sent for a solo model on which nobody decided is left as it is. An error if no payment can become
-    `to`, none is left for that reason, and none is or was in this state.
+    Pay for a solo model that awaits a decision is not sent. Raise an error if no payment can become `to`, none is held
+    back for that reason, and none is or was in this state.
     """
     current, unseen = payments(ledger, job), _unseen(ledger, job) if to == "sent" else []
     possible = [one for one in current if to in NEXT_STATES[one.state] and one.client not in unseen]

@@ -1,12 +1,12 @@
-"""Receipts: made from the ledger, with a proof that their documents stand in it, and checked without it.
+"""Receipts: made from the ledger, with a proof that their documents are in it, and checked without it.
 
-A receipt has all values that its client's pay depends on. It shows which of their reports were counted, and that the
-model that was tested is the one that was trained.
+A receipt has all values on which its client's pay depends. It shows which of their reports were counted, and that the
+tested model is the trained one.
 
-The proof is the tree of RFC 6962, section 2.1, with SHA-256: leaves and inner nodes are hashed with different first
-bytes, and where a level has an odd number of nodes, the last one is a node of the next level too. It is over the hashes
-of all entries from the job's first to its last settlement: who compares two roots compares the whole job. A receipt has
-the links of those entries alone whose documents are in it, each with its path to the root, and it names nobody else.
+The proof is the tree of RFC 6962, section 2.1, with SHA-256. Leaves and inner nodes are hashed with different first
+bytes. If a level has an odd number of nodes, the last one is also a node of the next level. The tree covers the hashes
+of all entries from the job's first to its last settlement, so equal roots mean equal jobs. A receipt has only the links
+of the entries whose documents are in it, each with its path to the root. It names nobody else.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEAF, NODE = b"\x00", b"\x01"
 class MerkleTree:
     """A tree of at least one value.
 
-    levels   hashes of the leaves, of the nodes above them, …, of the root alone
+    levels   hashes of the leaves, the nodes above them, …, the root alone
     """
 
     levels: tuple[tuple[bytes, ...], ...]
@@ -57,7 +57,7 @@ class MerkleTree:
         return self.levels[-1][0]
 
     def path(self, index: int) -> list[bytes]:
-        """The hashes beside the way from the leaf at this index to the root, from below."""
+        """The hashes beside the path from the leaf at this index to the root, from below."""
         hashes = []
         for level in self.levels[:-1]:
             if index ^ 1 < len(level):
@@ -67,7 +67,7 @@ class MerkleTree:
 
 
 def merkle_tree(values: Sequence[bytes]) -> MerkleTree:
-    """The tree over these values, of which there is at least one."""
+    """The tree over these values; there must be at least one."""
     level = tuple(sha256(LEAF + value).digest() for value in values)
     levels = [level]
     while len(level) > 1:
@@ -136,7 +136,7 @@ def tree_of(entries: Sequence[Entry], first: int, last: int) -> EntryTree:
 
 
 def _leaf(row_hash: str) -> bytes:
-    """The bytes of a row's hash; among rows that nobody signed, anything may stand in its place."""
+    """The bytes of a row's hash; an unsigned row may have anything in its place."""
     try:
         return bytes.fromhex(row_hash)
     except ValueError:
@@ -201,9 +201,9 @@ ROUND_FIELDS = frozenset((*FROM_THE_LEDGER, "taken", "reason", "missing"))
 def rounds_part(offer: Offer, view: JobView) -> dict[str, Any]:
     """The fields `rounds` and `final` of a receipt.
 
-    rounds   those in which she was asked, each with whether her report was taken, or the reason why not; of a masked
-             sum the digest of the list of who is missing, which her computer signed
-    final    her word on the final model; None if she did not give it
+    rounds   the rounds in which the client was asked, each with whether the report was taken, or the reason why not;
+             for a masked sum, with the digest of the list of missing participants that the client's computer signed
+    final    the client's confirmation of the final model; None if there is none
     """
     name = offer.client.name
     rounds = []
@@ -222,7 +222,7 @@ def rounds_part(offer: Offer, view: JobView) -> dict[str, Any]:
 
 
 def rounds_fault(document: Document, offer: Offer) -> str | None:
-    """The first fault of a receipt's rounds and of her word on the final model; None if they agree with the rest."""
+    """The first fault of a receipt's rounds and confirmation of the final model; None if they fit the rest."""
     rounds, settlement, tested = document["rounds"], document["settlement"], document["test"]["model"]
     if not all(_is_round(one) for one in rounds):
         return coded("fault.rounds_parts", "its rounds do not have the parts of rounds")
@@ -254,13 +254,13 @@ def rounds_fault(document: Document, offer: Offer) -> str | None:
 def had_no_rounds(document: Document, offer: Offer) -> bool:
     """Whether a receipt says that too few passed the audition for masked rounds, and none took place.
 
-    The operator's word is enough: her computer knows whether it sent a report, and for none the operator has no use.
+    The operator's statement is enough: the client's computer knows whether it sent a report.
     """
     return offer.job.masked and offer.job.has_audition and document["settlement"]["asked"] == 0
 
 
 def _listed_rounds(document: Document, offer: Offer, trained: int) -> int:
-    """How many rounds a receipt must list: those in which she was asked; in a job that was ended, fewer than that."""
+    """How many rounds a receipt must list: those in which the client was asked, or fewer in an ended job."""
     settlement = document["settlement"]
     asked = int(settlement["asked"])
     if not was_ended(document) or settlement.get("passed") is False:
@@ -274,7 +274,7 @@ def _is_round(one: Document) -> bool:
 
 
 def _model_fault(rounds: Sequence[Document], tested: str, trained: int, lost: int | None) -> str | None:
-    """Fault of the models: each round starts from the one before, and the last one that there is is tested."""
+    """Fault of the models: each round starts from the model before it, and the last existing one is tested."""
     for before, after in pairwise(rounds):
         if after["round"] == before["round"] + 1 and after["previous"] != before["model"]:
             return coded(
@@ -297,10 +297,10 @@ def _final_word_fault(word: Document | None, tested: str, offer: Offer) -> str |
         return None
     fault = final_fault(word, offer)
     if fault is not None:
-        return coded("fault.final_word", "her word on the final model does not hold: {fault}", fault=english(fault))
+        return coded("fault.final_word", "their word on the final model does not hold: {fault}", fault=english(fault))
     if word["document"]["model"] == tested:
         return None
-    return coded("fault.tested_unsigned", "another model was tested than the one she signed for")
+    return coded("fault.tested_unsigned", "another model was tested than the one they signed for")
 
 
 FIELDS = frozenset(
@@ -338,7 +338,7 @@ def receipt_fault(receipt: Document) -> str | None:
     """The first fault in a signed receipt's signatures, commitment, pay or proof; None if it is valid."""
     try:
         return _fault(receipt)
-    except Exception as error:  # it may hold anything, and so may what is computed from it
+    except Exception as error:  # it may contain anything, and so may values computed from it
         details = english(f"{type(error).__name__}: {error}")
         return coded("fault.no_receipt", "it is not a receipt ({error})", error=details)
 
@@ -414,12 +414,12 @@ def _audition_fault(audition: Document, settlement: Document, offer: Offer) -> s
                 tested=english(str(result[name])),
             )
     if not offer.client.samples <= settlement["present_labels"]:
-        return coded("fault.fewer_labels", "its settlement counts fewer labels than her own")
+        return coded("fault.fewer_labels", "its settlement counts fewer labels than the participant's own")
     return None
 
 
 def _documents_fault(document: Document, offer: Offer) -> str | None:
-    """Fault of the receipt's documents: each must be that of one of its links, which are valid."""
+    """Fault of the receipt's documents: each must belong to one of its links, which are valid."""
     links = document["proof"]["links"]
     expected = [
         ("offer", offer.key, document["offer"]),
@@ -504,7 +504,7 @@ class JobReceipts:
         }
 
     def recorded(self, offer: Offer) -> dict[str, Any]:
-        """The signed receipt that stands in the ledger; no key is needed."""
+        """The signed receipt in the ledger; no key is needed."""
         entry = self.view.receipts.get(offer.client.name)
         if entry is None:
             raise InputError(
@@ -532,7 +532,7 @@ class JobReceipts:
         return {"proof": self._tree.proof([*own, *(self.view.rounds[-1:] if ended else ())])}
 
     def _entries_of(self, offer: Offer, commands: Sequence[Entry]) -> list[Entry]:
-        """The entries whose documents are in her receipt."""
+        """The entries whose documents are in the client's receipt."""
         name, view = offer.client.name, self.view
         entries = [
             view.entry_of(offer),
@@ -555,9 +555,9 @@ def signed_receipt(offer: Offer, view: JobView, entries: Sequence[Entry], key: P
 
 
 def _audition_part(offer: Offer, view: JobView) -> dict[str, Document | None]:
-    """Her commitment, that her model was held, and the result of her audition, as they stand in the ledger.
+    """The client's commitment, hold and audition result from the ledger.
 
-    None stands for no commitment, and for a model that was not held.
+    None means that there is no commitment, or that the model was not held.
     """
     commitment_entry, held = (kind.get(offer.client.name) for kind in (view.commitments, view.holds))
     return {

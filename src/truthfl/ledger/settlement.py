@@ -1,13 +1,13 @@
-"""Settlement of a job: each participant's pay is computed from the ledger and written into it once.
+"""Settlement of a job: each participant's pay is computed from the ledger and written to it once.
 
-Computing is paid by the share of all rounds of the contract that the participant delivered. So that nobody loses by
-rounds that did not take place, or could not change the model, what so few rounds do on the pilot is added to the
-expected loss by a contract whose formula has it, and taken off the tested loss under other contracts. Under a contract
-that does not say how much that is, the tested loss of a job that was ended counts only where it is below the expected
-one. Where the model is lost nobody knows its loss, and the expected one counts.
+Computing is paid by the share of all the contract's rounds that the participant delivered. Nobody shall lose by rounds
+that did not take place or could not change the model. So the pilot's rise of the loss for so few rounds is added to the
+expected loss if the contract's formula has it, and subtracted from the tested loss under other contracts. If a contract
+does not state this rise, the tested loss of an ended job counts only where it is below the expected one. If the model
+is lost, nobody knows its loss, and the expected one counts.
 
-One transaction writes all settlements and opens the payments. Calling it again changes nothing: entries have unique
-keys, and their content depends only on earlier entries.
+One transaction writes all settlements and opens the payments. A repetition changes nothing: entries have unique keys,
+and their content depends only on earlier entries.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def counted_loss(
     lost: bool = False,
     evidence: SoloEvidence | None = None,
 ) -> float:
-    """The loss by which she is paid: the tested one or, as above, a lower or the expected one.
+    """The loss that determines pay: the tested one or, as above, a lower or the expected one.
 
-    rise      of the expected loss, because rounds did not change the model
+    rise      of the expected loss, due to rounds that did not change the model
     lost      whether the model is lost
-    evidence  of her audition; None without one
+    evidence  of the audition; None without one
     """
     if lost:
         return _expected_joint_loss(offer, evidence)
@@ -84,15 +84,15 @@ def loss_in_receipt(document: Document, offer: Offer, evidence: SoloEvidence | N
 
 
 def _expected_joint_loss(offer: Offer, evidence: SoloEvidence | None) -> float:
-    """The loss that the contract expects of those who took part; that of the offer if it does not ask who did."""
+    """The contract's expected loss for the actual participants, or the offer's if it does not depend on them."""
     expected = offer.mechanism.expected_joint_loss(observation_of(offer.job.expected_loss, None, None, evidence))
     return offer.job.expected_loss if expected is None or evidence is None else float(expected[0])
 
 
 def receipt_commands(offer: Offer, view: JobView, before: int) -> list[Entry]:
-    """The commands that belong in her receipt: those that ended the job, removed her, or refused her solo model.
+    """The commands in a client's receipt: those that ended the job, removed the client, or refused the solo model.
 
-    before   the sequence number of her settlement; later commands change nothing
+    before   the sequence number of the settlement; later commands change nothing
     """
     refused = refusal_of(view, offer.client.name)
     removals = [
@@ -119,14 +119,14 @@ def was_ended(document: Document) -> bool:
 
 
 def trained_rounds(document: Document) -> int:
-    """The number of rounds of a job that was ended: that of the last round, whose link its receipt has; 0 for none."""
+    """The number of rounds of an ended job, from the last round, whose link its receipt has; 0 for none."""
     links = document["proof"]["links"]
     rounds = [link["key"] for link in links if (link["job"], link["kind"]) == (document["job"], "round")]
     return max(map(int, rounds), default=0)
 
 
 def lost_part(ended: Entry | None) -> dict[str, Any]:
-    """The field `lost` of a receipt: the row that the job ended and its model is lost; no field if it is not."""
+    """The field `lost` of a receipt: the row that ended the job with a lost model; no field otherwise."""
     return {"lost": ended.document} if ended is not None and "lost" in ended.document else {}
 
 
@@ -136,7 +136,7 @@ def lost_round(document: Document) -> int | None:
 
 
 def lost_fault(document: Document) -> str | None:
-    """The fault of a receipt's word that the model is lost; None if the job was ended, and it counts its rounds."""
+    """The fault of a receipt's field `lost`; None if the job was ended and the field counts its rounds."""
     if "lost" not in document:
         return None
     row = document["lost"]
@@ -150,7 +150,7 @@ def lost_fault(document: Document) -> str | None:
 
 
 def commands_fault(document: Document, offer: Offer) -> str | None:
-    """The first fault of a receipt's commands; None if they are the operator's, about her, and explain her rounds."""
+    """The first fault of a receipt's commands; None if the operator gave them, and they fit client and rounds."""
     commands = document.get("commands", {})
     if not isinstance(commands, Mapping) or ("commands" in document and not commands):
         return coded("fault.no_commands", "its commands are none")
@@ -164,7 +164,7 @@ def commands_fault(document: Document, offer: Offer) -> str | None:
             kinds[-1] not in (END, REMOVE, REFUSE)
             or one["document"].get("client", offer.client.name) != offer.client.name
         ):
-            return coded("fault.command_other", "it has a command that does not concern her pay")
+            return coded("fault.command_other", "it has a command that does not concern the participant's pay")
     if len(set(kinds)) != len(kinds):
         return coded("fault.commands_twice", "it has two commands of the same kind")
     removed = any(str(one.get("reason", "")).startswith(REMOVED) for one in document.get("rounds", ()))
@@ -179,18 +179,18 @@ def commands_fault(document: Document, offer: Offer) -> str | None:
 class Settled:
     """One client's settlement.
 
-    delivered, asked   number of rounds in which she sent a report, and was asked for one; in a job that was ended,
-                       asked counts the rounds of the contract that did not take place too
+    delivered, asked   number of rounds in which the client sent a report, and was asked for one; in an ended job,
+                       asked also counts the contract's rounds that did not take place
     amount             in the job's currency, before rounding
     pay                in whole minor units
 
-    loss_rise          of the expected loss, because rounds did not change the model; None if the terms have no losses
+    loss_rise          of the expected loss, as rounds did not change the model; None if the terms have no losses
                        by rounds
 
     With an audition, and None without:
 
     solo_loss, level_shift, present_labels   as in `SoloEvidence`
-    passed                     whether she took part in the joint training
+    passed                     whether the client took part in the joint training
 
     parts              of the amount by name, as in `Contract.parts`; empty if the contract has none
     """
@@ -221,8 +221,8 @@ def settled_for(
 ) -> Settled:
     """The settlement of this offer for this loss, these numbers of rounds and this evidence of an audition.
 
-    test_loss  that counts, as in `counted_loss`
-    rise       that it was counted with
+    test_loss  the loss that counts, as in `counted_loss`
+    rise       the rise with which it was counted
     """
     pay, loss_rise = offer.pay(test_loss, delivered, asked, evidence), rise if offer.job.loss_by_rounds else None
     if evidence is None:
@@ -256,15 +256,15 @@ def settled_from_entries(offer: Offer, view: JobView) -> Settled:
 
 
 def evidence_of(offer: Offer, view: JobView) -> SoloEvidence:
-    """The evidence of her audition and of the rounds in the ledger."""
+    """The evidence of the client's audition and of the rounds in the ledger."""
     recorded = view.auditions[offer.client.name].document
     return SoloEvidence(recorded["solo_loss"], recorded["level_shift"], view.present_labels(offer), view.loss_rise)
 
 
 def settlement_document(settled: Settled) -> dict[str, Any]:
-    """The settlement as ledger document, in which each part of pay stands by its name.
+    """The settlement as ledger document, with each part of pay under its name.
 
-    What is None because the terms have no audition, or no such losses, is left out.
+    Fields that are None because the terms have no audition or no such losses are left out.
     """
     left_out = {"parts"} if settled.passed is not None else {"parts", *OF_AUDITION}
     left_out |= {"loss_rise"} if settled.loss_rise is None else set()
@@ -272,7 +272,7 @@ def settlement_document(settled: Settled) -> dict[str, Any]:
 
 
 def settle(ledger: Ledger, job: str) -> list[Settled]:
-    """Compute the settlements of all clients, and write them unless they are written already."""
+    """Compute the settlements of all clients, and write them unless they already exist."""
     view = job_view(job, ledger.entries(job))
     agreement = view.agreement
     if agreement is None and view.ended is not None:

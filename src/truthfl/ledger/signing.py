@@ -1,12 +1,12 @@
 """Keys and signatures (ECDSA on P-384), and agreement keys, from which two sides derive one secret.
 
-Identity keys are OpenSSH files, public ones their one-line form. Signatures are deterministic (RFC 6979), and of the
-two valid ones, (r, s) and (r, n - s), only that with the smaller s is made and accepted. What was verified is
-remembered, since many clients of one process check the same signatures.
+Identity keys are OpenSSH files; public ones are their one-line form. Signatures are deterministic (RFC 6979). Of the
+two valid ones, (r, s) and (r, n - s), only the one with the smaller s is made and accepted. Verified signatures are
+remembered, since many clients of one process check the same ones.
 
-The operator's public agreement key is in the job's terms, a participant's in their signed acceptance, so identity keys
-vouch for both. Their private keys are files of one line in hexadecimal. From a participant's agreement key follows a
-list key (Ed25519), which signs in each masked round who is missing.
+The operator's public agreement key is in the job's terms, a participant's is in their signed acceptance. So identity
+keys vouch for both. Their private keys are files of one line in hexadecimal. A participant's agreement key determines a
+list key (Ed25519), which signs the list of missing participants in each masked round.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def agreement_line(key: AgreementKey) -> str:
 
 
 def is_agreement_line(line: object) -> bool:
-    """Whether this is a public key in hexadecimal, and not one of the few with which all secrets are known."""
+    """Whether this is a public key in hexadecimal, and not one of the few keys that make all secrets public."""
     return isinstance(line, str) and _is_key(line)
 
 
@@ -218,7 +218,7 @@ def list_line(key: AgreementKey) -> str:
 
 
 def is_list_line(line: object) -> bool:
-    """Whether this has the form of a public list key; one that is no key verifies nothing."""
+    """Whether this has the form of a public list key; an invalid key verifies nothing."""
     return isinstance(line, str) and len(line) == 2 * KEY_BYTES and set(line) <= set("0123456789abcdef")
 
 

@@ -1,6 +1,6 @@
-"""Offers: the terms that all participants of a job share, those of its rounds, and those of one participant.
+"""Offers: the terms that all participants of a job share, the terms of its rounds, and one participant's terms.
 
-Pay is computed by the mechanism that the offer names, and rounded in `Offer.pay` only.
+Pay is computed by the mechanism that the offer names. It is rounded only in `Offer.pay`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ LONGEST_LIE = 500  # letters
 
 @dataclass(frozen=True)
 class TriedLie:
-    """A lie that the operator tried on data of its own, the best of its kind under this contract.
+    """A lie that the operator tried on their own data, the best of its kind under this contract.
 
-    kind, words      what she would do: the kind of lie, and the lie itself in a few words and numbers
-    labels           the share of her samples that she would label by hand
-    batch_size       the batch that she would use; 0 if she would not compute
-    delivered        the share of the rounds in which her report would be taken
+    kind, words      what the client would do: the kind of lie, and the lie itself in a few words and numbers
+    labels           the share of the samples that they would label by hand
+    batch_size       the batch that they would use; 0 if they would not compute
+    delivered        the share of the rounds in which their report would be taken
     loss_rise        by how much the expected loss would rise
     loss_rise_error  its standard error
-    solo_rise        by how much the loss of her solo model would rise; 0 if none is tested
+    solo_rise        by how much the loss of their solo model would rise; 0 if none is tested
     solo_rise_error  its standard error
     """
 
@@ -77,7 +77,7 @@ def tried_lie_from(document: object) -> TriedLie:
 
 
 def field_values(dataclass_type: type, values: object, where: str) -> Mapping[str, Any]:
-    """The values if they are a mapping with the fields of this class; those with a default may be absent."""
+    """The values if they are a mapping with the fields of this class; fields with a default may be absent."""
     known = {item.name for item in fields(dataclass_type)}
     required = {item.name for item in fields(dataclass_type) if item.default is MISSING}
     if not isinstance(values, Mapping) or not required <= set(values) <= known:
@@ -91,7 +91,7 @@ MEAN, OWN = "mean", "own"
 AGGREGATIONS = (MEAN, "trimmed", "median", OWN)
 PADDED = "padded"  # how pictures are fitted: scaled with their proportions, in the middle of black
 FEWEST_MASKED = 3  # reports in a sum
-NOT_IN_TIME, NOT_CONNECTED = "no report in time", "not connected"  # why a report is missing that did not come
+NOT_IN_TIME, NOT_CONNECTED = "no report in time", "not connected"  # why an expected report is missing
 MOST_OF_ALL, MOST_OF_SUM = 0.5, 0.6  # the share that one report may have, of all weight and of an opened sum's
 MOST_SUMS, MOST_OTHER_SUMS = 5, 1  # opened from one model with a node's help; and of other people than the first
 MOST_OF_TWO = 0.9  # the share that two reports may have together, of either
@@ -103,7 +103,7 @@ WEIGHT_ROUNDING = 1e-9
 
 
 def loss_rise(loss_by_rounds: Sequence[float], rounds: int, changed: int) -> float:
-    """By how much a job's expected loss is higher if only so many of its rounds changed the model.
+    """The rise of a job's expected loss if only this number of its rounds changed the model.
 
     loss_by_rounds  the rise if training ends after 0, 1/k, 2/k, … of all rounds, in between on straight lines; none
                     given: 0
@@ -117,7 +117,7 @@ def loss_rise(loss_by_rounds: Sequence[float], rounds: int, changed: int) -> flo
 
 
 def bound_of_round(bounds: Sequence[tuple[int, float]], changed: int) -> float:
-    """The largest length of a report's change that is taken after so many rounds that changed the model; 0 for none.
+    """The largest accepted length of a report's change after this number of rounds that changed the model; 0 for none.
 
     bounds   as in `JobTerms`; in between on straight lines, and the last one for all later rounds
     changed  the number of earlier rounds of the job that changed the model; rounds that were skipped do not count, for
@@ -163,7 +163,7 @@ def weights_fault(weights: Iterable[float], most: float) -> str | None:
 
 
 def list_digest(missing: Iterable[int]) -> str:
-    """The digest of a list of who is missing, by index, as receipts have it."""
+    """The digest of a list of missing participants, by index, as in receipts."""
     return sha256(",".join(map(str, sorted(missing))).encode()).hexdigest()
 
 
@@ -239,8 +239,8 @@ class JobTerms:
     audition_seconds  how long the server waits for a solo model
     agreement_key     the operator's public key of X25519, from which the keys of messages are derived
     report_bounds     pairs: a number of earlier rounds that changed the model, rising from 0, and the largest L2 norm
-                      of a report's change that is taken after so many; none: all are taken
-    aggregation       how reports are combined: "mean", "trimmed" or "median"; "own" by a strategy of the operator's
+                      of a report's change that is accepted after this number; none: all are accepted
+    aggregation       how reports are combined: "mean", "trimmed" or "median"; "own" for the operator's custom strategy
     masked            whether reports are masked, so that the server sees sums of at least three
     least_participation  the smallest share of rounds in which any client is asked
     rescales          whether the reports that are taken in a round count for those that are missing too
@@ -249,7 +249,7 @@ class JobTerms:
                       until they just fit in, in the middle of black, in grays or colours as image_shape says; "": not
     task              name, document, digest and revision of what is learned; None for pictures
     instructions      what the operator says about the classes, with digests of the examples; None for nothing
-    payment_note      how and when the operator pays, in her own words; "" if she does not say
+    payment_note      how and when the operator pays, in their own words; "" if not stated
     """
 
     name: str
@@ -290,11 +290,11 @@ class JobTerms:
 
     @property
     def has_audition(self) -> bool:
-        """Whether clients train alone before the joint training, and are paid by that too."""
+        """Whether clients train alone before the joint training, and are also paid by that."""
         return self.recipe is not None
 
     def bound_of_round(self, changed: int) -> float:
-        """The largest length of a report that is taken after so many rounds that changed the model; 0 for none."""
+        """The largest accepted length of a report after this number of rounds that changed the model; 0 for none."""
         return bound_of_round(self.report_bounds, changed)
 
     @property
@@ -366,18 +366,18 @@ MOST_LIES = 100  # in an offer
 class ClientTerms:
     """The terms of one client of a job.
 
-    name, index      her name, and her position among the job's clients
+    name, index      the client's name, and their position among the job's clients
     public_key       of the signature that accepts the offer
     samples          number of samples to label
     batch_size       D'_i
-    weight           p_i, of her reports
-    participation    q_i, the share of rounds in which she is asked for a report
+    weight           p_i, of the client's reports
+    participation    q_i, the share of rounds in which the client is asked for a report
     labeling_cost    c_l, assumed cost of labeling all samples
     sample_cost      c_p, assumed cost of one sample in one round
-    pay              parameters of her pay, with the mechanism's names
+    pay              parameters of the client's pay, with the mechanism's names
     audition_cost    assumed cost of training alone once
-    lies             of the lies that were tried on average the best of each kind, and what each would do if she told it
-    stated           whether sample_cost is what she stated, and the terms her item of a screening menu
+    lies             the best of the tried lies of each kind, on average, and the effect of each for this client
+    stated           whether the client stated sample_cost, and the terms are their item of a screening menu
     """
 
     name: str
@@ -409,7 +409,7 @@ class Offer:
     signature: str = field(default="", compare=False, repr=False)
 
     def document(self) -> dict[str, Any]:
-        """The offer as JSON values: what is signed by both sides."""
+        """The offer as JSON values: the document that both sides sign."""
         if self.original is not None:
             return dict(self.original)
         client = asdict(self.client) | {"lies": [asdict(lie) for lie in self.client.lies]}
@@ -421,7 +421,7 @@ class Offer:
 
     @cached_property
     def hash(self) -> str:
-        """The hash of the document; the signature is no part of it."""
+        """The hash of the document; the signature is not part of it."""
         return digest(self.document())
 
     @cached_property
@@ -431,7 +431,7 @@ class Offer:
 
     @property
     def key(self) -> str:
-        """The key of its entry in the ledger."""
+        """The key of the offer's entry in the ledger."""
         return f"{self.job.version}/{self.client.name}"
 
     @cached_property
@@ -490,7 +490,7 @@ class Offer:
         """Pay in the job's currency, not rounded; infinite or NaN where the terms are absurd.
 
         delivered, asked   numbers of rounds, or the share of them and 1; by default, all rounds count as delivered
-        evidence           of an audition; by default, her solo loss is the expected one and all labels take part
+        evidence           of an audition; by default, the solo loss is the expected one and all labels take part
         """
         import numpy as np
 
@@ -522,13 +522,13 @@ class Agreement:
 
     @cached_property
     def rounds(self) -> int:
-        """How many rounds these people train: none if nobody does, or masks would not hide each."""
+        """How many rounds these people train: none without people, or if masks would not hide each of them."""
         fewest = FEWEST_MASKED if self.terms.masked else 1
         return self.terms.rounds if len(self.offers) >= fewest and self.masks_fault is None else 0
 
     @property
     def masks_fault(self) -> str | None:
-        """In words, why a sum of these people's reports would show one of them; None if it does not, or need not."""
+        """In words, why a sum of these people's reports would show one of them; None if not, or without masks."""
         if not self.terms.masked or not self.offers:
             return None
         clients = [offer.client for offer in self.offers]
@@ -536,7 +536,7 @@ class Agreement:
 
     @cached_property
     def participation(self) -> tuple[FloatArray, IntArray]:
-        """(offers,) The share of rounds in which each client is asked, and her position among the job's clients."""
+        """(offers,) The share of rounds in which each client is asked, and their position among the job's clients."""
         import numpy as np
 
         clients = [offer.client for offer in self.offers]
@@ -544,7 +544,7 @@ class Agreement:
 
 
 def offer_from(envelope: Document) -> Offer:
-    """The offer in an untrusted document, with its signature if it has one, which is not checked here."""
+    """The offer in an untrusted document, with its signature if there is one. The signature is not checked here."""
     parts, signature = _without_signature(envelope)
     if parts.get("kind") != "offer" or set(parts) != {"kind", "format", "job", "client"} or parts["format"] != FORMAT:
         raise InputError(f"this is no offer: it has {', '.join(map(str, sorted(parts))) or 'nothing'} in it.")

@@ -96,7 +96,7 @@ def test_watched_until_it_is_interrupted(done, tmp_path):
     [
         (["--out", "nowhere"], "nowhere is not there; name the folder of truthfl serve or truthfl run with --out."),
         (["--out", "."], "has no job yet"),
-        (["--out", "file"], "file is no folder"),
+        (["--out", "file"], "file is not a folder"),
         (["--out", ".", "--json", "--watch"], "--json, --watch and --metrics exclude each other"),
     ],
 )
@@ -124,10 +124,7 @@ app.main()
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd="/")
     assert ended.returncode == 3
-    assert (
-        ended.stderr
-        == f"truthfl: {done.folder} can be read by its owner alone; run this under the operator's account.\n"
-    )
+    assert ended.stderr == f"truthfl: only its owner can read {done.folder}; run this under the operator's account.\n"
 
 
 def test_a_password_in_the_address_is_not_told(tmp_path):

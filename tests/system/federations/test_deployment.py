@@ -119,7 +119,7 @@ def test_who_is_not_let_in_is_told_so_at_once_on_both_sides(keys):
     with open_job_server(HOST, 0, keys / "server", note=lambda *what: noted.append(what)) as server:
         server.registry.register(line_of(keys, "ann"), "ann")
         started = time.monotonic()
-        with pytest.raises(NotLetInError, match=r"does not know your key: send her your \.pub file"):
+        with pytest.raises(NotLetInError, match=r"does not know your key: send them your \.pub file"):
             node_of(keys, "stranger", server.port).__enter__()
         wrong = node_connection(HOST, server.port, keys / "another" / "ca.crt", keys / "ann")
         with pytest.raises(NotLetInError, match=r"another/ca.crt does not vouch for the server at 127"):
@@ -158,7 +158,7 @@ def test_a_server_of_another_kind_is_told_as_such(keys):
         threading.Thread(target=other.serve_forever, daemon=True).start()
         try:
             connection = node_connection(HOST, other.server_port, None, keys / "ann")
-            with pytest.raises(ServiceError, match=f"{other.server_port} is not one of truthfl's"):
+            with pytest.raises(ServiceError, match=f"{other.server_port} is not a truthfl server"):
                 wait_for_server(connection, print)
             connection.close()
         finally:

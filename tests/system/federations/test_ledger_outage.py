@@ -188,9 +188,9 @@ def test_a_database_that_never_answered_is_not_waited_for(own_postgresql, tmp_pa
     cases = [
         (url.set(password="wrong"), 2, "the user or the password is not accepted; a password is best in ~/.pgpass"),
         (url.set(username="stranger", password="x"), 2, "the user or the password is not accepted"),
-        (url.set(password="right", database="none"), 2, "its server has no such database; make it with createdb"),
-        (gone, 3, "nobody listens there; see that PostgreSQL runs"),
-        (url.set(host="127.0.0.1", port=1, query={}), 3, "see that PostgreSQL runs and that host and port are right"),
+        (url.set(password="right", database="none"), 2, "its server has no such database; create it with createdb"),
+        (gone, 3, "nobody listens there; check that PostgreSQL runs"),
+        (url.set(host="127.0.0.1", port=1, query={}), 3, "check that PostgreSQL runs and that host and port are right"),
     ]
     for address, code, said in cases:
         where = address.render_as_string(hide_password=False)

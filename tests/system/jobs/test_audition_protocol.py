@@ -524,7 +524,7 @@ def signed_anew(entries, setting):
     [
         ("audition", "Ada", other("solo_loss", 0.1), "the level's shift is"),
         ("audition", "Ada", other("level_shift", 0.5), "the level's shift is"),
-        ("audition", "Ben", no_longer_stopped, "whether she passed is not what her offer says"),
+        ("audition", "Ben", no_longer_stopped, "whether they passed is not what their offer says"),
         ("audition", "Ben", other("offer", "ab" * 32), "it is of another client or offer"),
         ("audition", "Ben", other("model", None), "it has a loss and no model"),
         ("commitment", "Cleo", other("client", "Ada"), "it is of another client or offer"),
@@ -582,7 +582,7 @@ def test_losses_and_commitments_that_are_not_the_models_are_found(stopped):
 
     assert "Ada's solo loss is 0.5 in the ledger" in audit(changed("audition", "Ada", solo_loss=0.5), *files)
     assert "Ada's level shift is 0.5" in audit(changed("audition", "Ada", level_shift=0.5), *files)
-    assert "Ada committed herself to another model" in audit(changed("commitment", "Ada", commitment="ab"), *files)
+    assert "Ada committed to another model" in audit(changed("commitment", "Ada", commitment="ab"), *files)
 
 
 @pytest.mark.parametrize(
@@ -591,7 +591,7 @@ def test_losses_and_commitments_that_are_not_the_models_are_found(stopped):
         (lambda d: d["settlement"].update(level_shift=0.5), "the settlement's level_shift is 0.5"),
         (lambda d: d["settlement"].update(solo_loss=0.1), "the settlement's solo_loss is 0.1"),
         (lambda d: d["settlement"].update(pay=9999), "the pay is 9,999"),
-        (lambda d: d["settlement"].update(present_labels=90.0), "fewer labels than her own"),
+        (lambda d: d["settlement"].update(present_labels=90.0), "fewer labels than the participant's own"),
         (lambda d: d["settlement"].update(present_labels=900.0), "by the offer's formula"),
         (lambda d: d["settlement"].update(loss_rise=0.1), "expects another loss than of 12 rounds that changed"),
         (lambda d: d["settlement"].update(asked=0), "other rounds"),
@@ -737,11 +737,11 @@ def test_the_report_says_what_became_of_liars(outcomes):
     solo = outcome.view.auditions["Ben"].document["solo_loss"]
     (ben,) = [one for one in sentences if one.startswith("Ben")]
     assert ben.startswith(
-        f"Ben (lazy labeler) was stopped at the audition: her model's loss is {solo:.2f}, honest ones "
+        f"Ben (lazy labeler) was stopped at the audition: the model's loss is {solo:.2f}, honest ones "
     )
     assert ben.endswith(
-        f"she is paid {outcome.pay[1]:,.2f} and is left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if "
-        "she had been honest."
+        f"they are paid {outcome.pay[1]:,.2f} and are left with {abs(lost):,.2f} "
+        f"{'less' if lost > 0 else 'more'} than if they had been honest."
     )
     (dora,) = [one for one in sentences if one.startswith("Dora")]
     assert "passed the audition" in dora

@@ -177,7 +177,7 @@ def test_a_receipt_whose_rounds_do_not_agree_with_its_pay_does_not_hold(finished
     assert signed_with(final=None) is None  # she may have been away; her folder knows it if she was not
     forged = deepcopy(real["final"])
     forged["document"]["model"] = "ab" * 32
-    assert "her word on the final model does not hold" in signed_with(final=forged)
+    assert "their word on the final model does not hold" in signed_with(final=forged)
 
 
 def test_testing_another_model_is_found_by_the_ledger_and_by_receipts(finished, tmp_path):
@@ -199,7 +199,7 @@ def test_testing_another_model_is_found_by_the_ledger_and_by_receipts(finished, 
     for number, (change, in_ledger, in_receipt) in enumerate(
         [
             (test_another, "another model was tested than the last round's", "another model was tested than the last"),
-            (train_another, "it is of another model than the last round's", "than the one she signed for"),
+            (train_another, "it is of another model than the last round's", "than the one they signed for"),
             (nobody_signed, None, "the model that was tested is not the final one that you signed for"),
         ]
     ):
@@ -312,7 +312,7 @@ def test_who_does_not_sign_for_the_final_model_is_noted_and_the_job_ends(federat
     found = federation.go()
     assert set(found.finals) == {"Ada", "Cleo", "Dora"}
     assert final_fault(found.finals["Ada"].document, found.agreement.offers[0]) is None
-    assert "it is not her word on the final model of this offer" in federation.reasons(found, "Ben")
+    assert "it is not their word on the final model of this offer" in federation.reasons(found, "Ben")
     assert max(entry.sequence for entry in found.finals.values()) < found.test.sequence
     assert check(federation.entries()) is None
     ada, offer = federation.people[ADA], found.agreement.offers[0]

@@ -242,7 +242,9 @@ def test_the_operator_is_warned_if_a_joint_model_cannot_be_compared(earlier):
         assert len(warnings()) == 1
         file.unlink()
         (sentence,) = warnings()
-        assert sentence.startswith(f"Beware: {file} cannot be read, or is not as the ledger says: who sends that joint")
+        assert sentence.startswith(
+            f"Beware: {file} cannot be read, or is not as the ledger says: a participant who sends that joint"
+        )
         assert warnings(by_loss) == []
 
 

@@ -118,7 +118,7 @@ def test_an_unknown_category_is_told_and_she_is_asked_again(done):
 
 def test_who_brings_pictures_to_a_table_is_told_and_the_others_are_paid(done):
     _, people, found, _, _ = done
-    sentence = "Dora brings pictures; this job is on tables: she joins with --task tables."
+    sentence = "Dora brings pictures; this job is on tables: they join with --task tables."
     assert [entry.document["reason"] for entry in found.rejections] == [sentence]
     assert participant_folder.news(Path(people[DORA].home)) == (
         f"The operator's server does not take you in: {sentence}",
@@ -285,7 +285,7 @@ def test_a_task_of_the_operators_own_is_loaded_only_if_she_names_it(own, tmp_pat
     for task, sentence in (
         (
             "tables",
-            "the offer is for a task of the operator's own, Mine; join with --task FILE.py:Mine. The server nev",
+            "the offer is for a custom task, Mine; join with --task FILE.py:Mine. The server nev",
         ),
         (other.use, digests),
         (f"{folder / 'mine.py'}:Mine", None),

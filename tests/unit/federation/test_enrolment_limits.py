@@ -67,7 +67,7 @@ SAID = {
     "escape codes": ({"name": "Ben\x1b[2J"}, "name is 'Ben\\x1b[2J'; it must be a text of 1 to 200 letters"),
     "a long word": ({"sample_cost": "9" * 10_000}, "sample_cost is '999"),
     "many axes": ({"image_shape": [8] * 5_000}, "Ben's pictures are [8, 8, "),
-    "more fields": ({"\x1b[2J" * 50: 1}, "a client describes herself with "),
+    "more fields": ({"\x1b[2J" * 50: 1}, "a client's description consists of "),
 }
 
 

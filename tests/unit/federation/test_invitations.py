@@ -85,7 +85,7 @@ def test_an_admission_without_invitation_is_found_by_the_check(job):
     book, _ = job
     document = {"client": "Ada", "public_key": public_line(new_key()), "invitation": code_digest("x"), "code": "x"}
     book.append(JOB, "admission", code_digest("x"), document)
-    assert "the operator did not invite her before it" in str(check(book.entries()))
+    assert "the operator did not invite them before it" in str(check(book.entries()))
 
 
 def test_who_is_known_by_file_or_admission_also_while_the_server_runs(job, tmp_path):
@@ -185,4 +185,4 @@ def test_the_operator_is_warned_of_invitations_that_outlive_enrolment():
     assert enrolment_warning(["Ada"], 604_800.0) is None
     said = enrolment_warning([f"P{number}" for number in range(12)], 300.0)
     assert "P9 and 2 more can be invited" in said
-    assert "good for 7 days unless you say otherwise, but the job takes people in for 300 seconds" in said
+    assert "good for 7 days unless you say otherwise, but the job admits people for 300 seconds" in said

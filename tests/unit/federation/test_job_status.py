@@ -253,7 +253,7 @@ def test_the_ledger_is_found_by_the_folder(tmp_path, done, monkeypatch):
     with pytest.raises(InputError, match="has no job yet"):
         ledger_address_of(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         ledger_address_of(tmp_path / "file")
     keep_ledger_address(tmp_path, str(done.ledger))
     with job_watch(tmp_path) as watched:
@@ -265,7 +265,7 @@ def test_the_ledger_is_found_by_the_folder(tmp_path, done, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(watching.os, "listdir", forbidden)
-    with pytest.raises(ServiceError, match="can be read by its owner alone"):
+    with pytest.raises(ServiceError, match="only its owner can read"):
         ledger_address_of(tmp_path)
 
 

@@ -193,7 +193,7 @@ def test_one_connection_does_not_enrol_another_participant(tmp_path):
         roster.refresh()
         reasons = [entry.document["reason"] for entry in ledger.entries("job-1", "rejection")]
     assert roster.node_of == {"client 0": 1000}
-    assert reasons == ["a client's description of herself is not signed by the key that it names, for this server."]
+    assert reasons == ["a client's description is not signed by the key that it names, for this server."]
     require_proof(ada.signed_description("job-1", "ab"), "job-1", "ab")
     for name, challenge in (("job-1", "cd"), ("job-2", "ab")):
         assert "for this server" in told(require_proof, ada.signed_description("job-1", "ab"), name, challenge)

@@ -130,7 +130,7 @@ def test_addresses_that_are_none(tmp_path):
 def test_a_server_that_is_not_there():
     said = told(open_ledger, "postgresql://u:secret@127.0.0.1:1/d?password=secret", kind=ServiceError)
     assert said == (
-        "postgresql://127.0.0.1:1/d cannot be used as a ledger: nobody listens there; see that PostgreSQL runs and "
+        "postgresql://127.0.0.1:1/d cannot be used as a ledger: nobody listens there; check that PostgreSQL runs and "
         "that host and port are right."
     )
 

@@ -1,7 +1,7 @@
-"""Whom the operator's server lets in: who can be invited when, and whose keys are known.
+"""Who may connect to the operator's server: who can be invited and when, and whose keys are known.
 
-A file that is added while the server runs counts from then on. Admission is a row of the ledger and nothing else, so
-the folder may be one that the server cannot write to.
+A file that is added while the server runs counts from then on. To admit a participant only adds a row to the ledger.
+So the server needs no write access to the folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from truthfl.ledger.job_view import JobView
 from truthfl.ledger.signing import read_public_line
 from truthfl.texts import plain_name
 
-LOOK_UP_SECONDS = 0.5  # for so long, files and ledger are not read again for keys of strangers
+LOOK_UP_SECONDS = 0.5  # a lookup of unknown keys is repeated after this time at the earliest
 
 
 @dataclass(eq=False)
@@ -35,7 +35,7 @@ class KnownKeys:
     """The keys of one job's participants. All methods may be called from any thread.
 
     folder  with NAME.pub files
-    names   of the job's clients; files of others are ignored
+    names   of the job's clients; other files are ignored
     """
 
     ledger: Ledger
@@ -51,26 +51,26 @@ class KnownKeys:
         self._owed = OwedReceipts(self.ledger, self.job)
 
     def lines(self) -> dict[str, str]:
-        """By name: the public key. Raise InputError if two names have the same."""
+        """By name: the public key. Raise InputError if two names have the same key."""
         return self._of_files() | keys_by_admission(self.ledger, self.job, self.names)
 
     def look_up(self, public_key: str) -> str | None:
-        """The name of whose key this is; None if it is nobody's, or was not a moment ago.
+        """The name that this key belongs to; None if it belongs to nobody, or did not at the last lookup.
 
-        "" for somebody who has no part in this job, and has not got the receipt of an earlier one.
+        "" for a participant who is not in this job and is owed no receipt of an earlier one.
         """
         with self._lock:
             if time.monotonic() > self._read_at + LOOK_UP_SECONDS:
                 try:
                     self._names = {line: name for name, line in self.lines().items()}
                     self._owed.update()
-                except TruthflError:  # a file that cannot be read lets nobody in
+                except TruthflError:  # a file that cannot be read admits nobody
                     self._names = {}
                 self._read_at = time.monotonic()
             return self._names.get(public_key, "" if self._owed.of_key(public_key) else None)
 
     def admit(self, request: Mapping[str, Any]) -> str:
-        """Admit who has an invitation; return a sentence."""
+        """Admit a participant with an invitation; return a sentence."""
         if request.get("name") not in self.names:
             raise InputError(NO_INVITATION)
         name, _ = admit(self.ledger, self.job, request)
@@ -85,11 +85,11 @@ class KnownKeys:
 
 LONGEST_DAYS = 365.0
 USUAL_DAYS = 7.0
-MOST_NAMES = 10  # in a sentence
+MOST_NAMES = 10  # listed in a sentence
 
 
 def served_in(folder: Path) -> ServingInfo:
-    """What the server in this folder was started with; an error if there was none."""
+    """What the server in this folder was started with; raise an error if there was none."""
     serving = read_serving(folder) if folder.is_dir() else None
     if serving is None:
         raise InputError(f"no job was served in {folder}; start truthfl serve first.")
@@ -97,29 +97,29 @@ def served_in(folder: Path) -> ServingInfo:
 
 
 def needs_address(serving: ServingInfo) -> bool:
-    """Whether the operator has to say where participants reach the server, since it listens at all addresses."""
+    """Whether the operator must give the address of the server, since the server listens at all addresses."""
     return serving.host in WILDCARD_ADDRESSES
 
 
 def new_invitation(serving: ServingInfo, name: str, address: str | None, days: float) -> Invitation:
-    """An invitation with a new code. It is good once the operator's command with `invite_fields` is in the ledger.
+    """An invitation with a new code. It is valid once the operator's command with `invite_fields` is in the ledger.
 
-    address  HOST:PORT where she reaches the server; None for where it listens
-    days     how long it is good
+    address  HOST:PORT of the server for this participant; None for the address at which it listens
+    days     how long it is valid
     """
     plain_name("name", name)
     if not 0 < days <= LONGEST_DAYS:
         raise InputError(f"days is {days:g}; it must be more than 0 and at most {LONGEST_DAYS:g}.")
     if address is None and needs_address(serving):
-        raise InputError(f"the server listens at all addresses ({serving.host}); say at which HOST:PORT she finds it.")
+        raise InputError(f"the server listens at all addresses ({serving.host}); say at which HOST:PORT they find it.")
     if address is not None:
         address_parts(address)
     try:
         root = Path(serving.root).read_text(encoding="utf-8") if serving.root else ""
     except (OSError, UnicodeDecodeError):
-        raise InputError(f"{serving.root} cannot be read; it is the certificate that she needs.") from None
+        raise InputError(f"{serving.root} cannot be read; it is the certificate that they need.") from None
     if not serving.operator:
-        raise InputError("it is not known which key signs this job's offers; start truthfl serve again.")
+        raise InputError("the key that signs this job's offers is not known; start truthfl serve again.")
     expires = time_text(datetime.now(UTC) + timedelta(days=days))
     return Invitation(address or serving.address, name, new_code(), expires, serving.operator, root)
 
@@ -127,9 +127,9 @@ def new_invitation(serving: ServingInfo, name: str, address: str | None, days: f
 def invite_fields(
     view: JobView, live: LiveStatus | None, serving: ServingInfo, invitation: Invitation
 ) -> dict[str, str]:
-    """The command's own fields, without the code; raise InputError if she cannot be invited now.
+    """The command's own fields, without the code; raise InputError if the client cannot be invited now.
 
-    live   of the running server; None if it does not run
+    live   status of the running server; None if it does not run
     """
     name, state = invitation.name, commanded_state(view)
     if view.name != serving.job or view.job is None:
@@ -138,28 +138,28 @@ def invite_fields(
     if name not in names:
         raise InputError(f"{name} is not among the job's clients, which are {', '.join(names[:10])}.")
     if name in state.removed:
-        raise InputError(f"{name} was removed from the job; she can be invited to another one.")
+        raise InputError(f"{name} was removed from the job; they can be invited to another one.")
     if name in view.enrolments:
         raise InputError(f"{name} takes part already.")
     if view.plans or (live is not None and live.stage != ENROLLING):
-        raise InputError(f"the job has begun without {name}; she can be invited to another one.")
+        raise InputError(f"the job has begun without {name}; they can be invited to another one.")
     return {"name": name, "code_digest": code_digest(invitation.code), "expires": invitation.expires}
 
 
 def enrolment_warning(unknown: Sequence[str], enrol_seconds: float) -> str | None:
-    """That the job takes people in for a shorter time than invitations are good by default; None if it does not.
+    """A warning if the job admits participants for less time than an invitation is usually valid; None otherwise.
 
-    unknown  of the job's clients, those whose keys are not known and who can be invited
+    unknown  clients of the job whose keys are not known and who can be invited
     """
     if not unknown or enrol_seconds >= USUAL_DAYS * 86_400:
         return None
     who = ", ".join(unknown[:MOST_NAMES]) + (f" and {len(unknown) - MOST_NAMES} more" * (len(unknown) > MOST_NAMES))
     return (
         f"Beware: {who} can be invited, and invitations are good for {USUAL_DAYS:g} days unless you say otherwise, but "
-        f"the job takes people in for {enrol_seconds:,.0f} seconds (enrol_seconds). truthfl extend enrol gives more."
+        f"the job admits people for {enrol_seconds:,.0f} seconds (enrol_seconds). truthfl extend enrol adds time."
     )
 
 
 def until_words(invitation: Invitation) -> str:
-    """When it expires, for people."""
+    """The time at which it expires, in readable form."""
     return f"{invitation.expires[:16].replace('T', ' ')} UTC"

@@ -23,7 +23,7 @@ from truthfl.ledger.book import open_ledger
 def client_app(task: str = "") -> ClientApp:
     """The app of participants; each node's config has name, data, home and key, as `truthfl join` gives them.
 
-    task  what they bring, as join's --task; "" for pictures. A node's config may say another
+    task  what the samples are for, as join's --task; "" for pictures. A node's config may override it
     """
 
     def participant(context: Context) -> Participant:
@@ -33,13 +33,13 @@ def client_app(task: str = "") -> ClientApp:
 
 
 def server_app(job_file: Path, strategy: Strategy | None = None) -> ServerApp:
-    """The app of the operator, which conducts the job; a run after a crash goes on with it as it was begun.
+    """The operator's app, which runs the job. A run after a crash continues the job.
 
-    The run config may have `folder` for ledger, key and models ("truthfl-run"), `seed` to repeat a job exactly,
-    `authenticated`, whether the SuperLink admits registered keys alone, and `new`, to begin another job in a folder
-    that has one.
+    The run config may have `folder` for ledger, key and models ("truthfl-run"), and `seed` to repeat a job exactly.
+    `authenticated` says whether the SuperLink admits only registered keys. `new` begins another job in a folder that
+    has one.
 
-    strategy  combines the reports; None for what the job says
+    strategy  combines the reports; None for the strategy that the job names
     """
     app = ServerApp()
 
@@ -59,7 +59,7 @@ def server_app(job_file: Path, strategy: Strategy | None = None) -> ServerApp:
         with lock_folder(folder), open_ledger(folder / "ledger.db", key) as ledger:
             kept = choose_job(folder, ledger, source, new=bool(config.get("new", False)))
             for difference in kept.differences:
-                log.warning("Job %s goes on as it was begun: in %s, %s.", kept.name, job_file, difference)
+                log.warning("Job %s continues as it was begun: in %s, %s.", kept.name, job_file, difference)
             if kept.complete:
                 log.warning("Job %s is complete; `new` in the run config begins another.", kept.name)
                 return

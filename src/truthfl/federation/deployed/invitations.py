@@ -1,7 +1,7 @@
-"""Invitations: all that a participant needs to join, in one file or line; where they join, as whom, with which key.
+"""Invitations: one file or line that says where a participant joins, under which name, and with which operator's key.
 
-The code in it is good once: whoever uses it first takes part under the name it is for. Then the participant's key and
-the operator's certificate are written to the participant's folder.
+The code in it can be used once. Whoever uses it first takes part under the name in the invitation. The participant's
+key and the operator's certificate are then written to the participant's folder.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Invitation:
     """An invitation.
 
     server    HOST:PORT
-    name      that the job knows the participant by
-    code      good once
+    name      under which the job knows the participant
+    code      can be used once
     expires   ISO 8601 in UTC
     operator  the public key that signs the job's offers; offers of another key are refused
     root      the operator's certificate (PEM); "" for a server on this machine without TLS
@@ -53,11 +53,11 @@ class Invitation:
 
 
 def read_invitation(given: str) -> Invitation:
-    """The invitation in this file, in this line itself, or in the line that standard input has if it is "-"."""
+    """The invitation in this file or this line, or in the line from standard input if it is "-"."""
     if given == "-":
         given = sys.stdin.readline(LONGEST).strip()
         if not given.startswith(LINE_START):
-            raise InputError(f"standard input has no invitation; it is a line that begins with {LINE_START}")
+            raise InputError(f"standard input has no invitation; an invitation is a line that begins with {LINE_START}")
     if given.startswith(LINE_START):
         return _invitation(_unpacked(given.removeprefix(LINE_START)), "this line")
     path = Path(given)
@@ -85,7 +85,7 @@ def _invitation(text: str, where: str) -> Invitation:
             raise ValueError
         invitation = Invitation(**document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise InputError(f"{where} is no invitation, or is not whole; ask the operator for it again.") from None
+        raise InputError(f"{where} is no invitation, or is not complete; ask the operator for it again.") from None
     plain_name("the invitation's name", invitation.name)
     return replace(invitation, operator=normal_public_line(invitation.operator, "the operator's key in the invitation"))
 
@@ -95,11 +95,11 @@ KEY, ROOT = "key", "ca.crt"
 
 @dataclass(frozen=True)
 class MeetingPlace:
-    """Where, as whom, with what.
+    """Where and as whom a participant joins.
 
-    root        the operator's certificate; None for this machine alone, without TLS
-    operator    the public key that signs the operator's offers; "" believes the first offer of a job
-    invitation  None if the participant was not invited by one
+    root        the operator's certificate; None for a server on this machine, without TLS
+    operator    the public key that signs the operator's offers; "" trusts the key of a job's first offer
+    invitation  None if the participant has none
     """
 
     server: str
@@ -121,7 +121,7 @@ def meeting_place(
     operator: Path | None,
     home: Path,
 ) -> MeetingPlace:
-    """The place that an invitation names, a file or a line, or that the options do; both at once are an error."""
+    """The place that an invitation (a file or a line) or the options name; both together are an error."""
     if invitation is None:
         return _by_options(server, name, key, root, operator)
     for option, value in (("--server", server), ("--name", name), ("--root", root), ("--operator", operator)):

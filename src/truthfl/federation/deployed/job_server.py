@@ -1,6 +1,6 @@
 """The operator's server for nodes: `NodeRequests` over HTTPS, in a thread of this process.
 
-It has certificates and registered keys; without them it listens on the loopback interface only.
+It uses certificates and registered keys. Without them it listens on the loopback interface only.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from truthfl.federation.deployed.node_requests import (
 )
 
 START_SECONDS, STOP_SECONDS = 30.0, 5.0
-SECONDS_TO_CLOSE = 0.1  # after the server's end, connections say goodbye
+SECONDS_TO_CLOSE = 0.1  # the time that connections have to close after the server ends
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 1024
-CONNECTION_BUFFER = 32 * 1024  # bytes that asyncio keeps for each TLS connection; by itself, 256 KB
+CONNECTION_BUFFER = 32 * 1024  # bytes that asyncio keeps for each TLS connection; its default is 256 KB
 Note = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, eq=False)
 class JobServer:
-    """A server that listens, and the grid by which a job talks to its nodes."""
+    """A listening server, and the grid through which a job talks to its nodes."""
 
     host: str
     port: int
@@ -66,10 +66,10 @@ def open_job_server(
 ) -> Iterator[JobServer]:
     """Listen until the context ends.
 
-    public_keys   by name: who is let in, from the first moment on
+    public_keys   by name: the participants who are admitted from the start
     look_up       as in `NodeRegistry`
     certificates  the folder that truthfl keys server wrote; None for the loopback interface without TLS
-    note          called with an address and a reason when somebody is not let in
+    note          called with an address and a reason when somebody is not admitted
     admit         as in `NodeRequests`
     """
     files = _files(host, certificates)
@@ -89,7 +89,7 @@ def open_job_server(
 
 
 def require_can_listen(host: str, port: int, certificates: Path | None) -> None:
-    """Raise an error if `open_job_server` could not listen there now."""
+    """Raise an error if `open_job_server` cannot listen there now."""
     _files(host, certificates)
     with _listener(host, port):
         pass
@@ -154,14 +154,14 @@ def _served(requests: NodeRequests, listener: socket.socket, files: Certificates
 
 
 async def _watch(server: Any, transports: list[Any]) -> None:
-    """Note the transports of connections that are open when the server is to end."""
+    """Note the transports of connections that are open when the server must end."""
     while not server.should_exit:
         await asyncio.sleep(SECONDS_TO_CLOSE / 4)
     transports += [protocol.transport for protocol in server.server_state.connections]
 
 
 async def _serve(server: Any, listener: socket.socket) -> None:
-    """Serve; at the end let connections say goodbye, and close those that do not."""
+    """Serve; at the end let connections close properly, and abort those that do not."""
     transports: list[Any] = []
     watching = asyncio.ensure_future(_watch(server, transports))
     await server.serve(sockets=[listener])
@@ -183,7 +183,7 @@ def _wait_until_started(server: Any, ended: threading.Event) -> None:
 
 @contextmanager
 def _listener(host: str, port: int) -> Iterator[socket.socket]:
-    """A listening socket; IPPROTO_TCP is explicit, since only then asyncio sets TCP_NODELAY."""
+    """A listening socket; IPPROTO_TCP is explicit because asyncio sets TCP_NODELAY only then."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -197,7 +197,7 @@ def _listener(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def _note_failed_handshakes(note: Note) -> Iterator[None]:
-    """Note clients whose TLS handshake fails, of which asyncio tells nobody.
+    """Note clients whose TLS handshake fails, which asyncio does not report.
 
     Replaces `SSLProtocol._on_handshake_complete` of Python's asyncio; without it, nothing is noted.
     """
@@ -222,9 +222,9 @@ def _note_failed_handshakes(note: Note) -> Iterator[None]:
 
 @contextmanager
 def _small_connections() -> Iterator[None]:
-    """Let TLS connections, of which a node has two, keep small buffers.
+    """Give TLS connections small buffers. A node has two connections.
 
-    Replaces `SSLProtocol.max_size` of Python's asyncio; without it, a node takes half a megabyte here.
+    Replaces `SSLProtocol.max_size` of Python's asyncio; without it, each node takes half a megabyte of memory.
     """
     place, name = asyncio.sslproto.SSLProtocol, "max_size"
     original = getattr(place, name, None)

@@ -1,11 +1,11 @@
 """Messages that wait for nodes, their replies, and a Flower Grid made of both.
 
-The job's thread puts messages and waits for replies; the thread that serves nodes' requests delivers and takes them. A
-message stays until it is answered or withdrawn, and each has a number: a node that lost its connection, or was started
-again, asks for what comes after the last number it has. Its id follows from its key, so it stays the same.
+The job's thread puts messages and waits for replies. The thread that serves nodes' requests delivers messages and takes
+replies. A message stays until it is answered or withdrawn. Messages are numbered: a node that reconnects or restarts
+asks for those after the last number it has. A node's id follows from its key, so it stays the same.
 
-A reply is no longer than its message lets expect. All replies that are being read, or that nobody has taken yet, share
-one budget of memory.
+A reply may not be longer than its message allows. All replies that are being read, or that the job has not taken yet,
+share one memory budget.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def node_id_of(public_key: str) -> int:
 class NodeRegistry:
     """Registered nodes. All methods may be called from any thread.
 
-    closed   whether only registered keys are let in; otherwise any key is, without a name
-    look_up  called with a key that has no name here; returns the name under which it is let in, "" for none, or None
+    closed   whether only registered keys are admitted; otherwise any key is, without a name
+    look_up  called with a key that has no name here; returns the name to admit it under, "" for none, or None
     """
 
     def __init__(self, *, closed: bool, look_up: Callable[[str], str | None] = lambda _: None) -> None:
@@ -65,7 +65,7 @@ class NodeRegistry:
         self._lock = threading.Lock()
 
     def register(self, public_key: str, name: str) -> KnownNode:
-        """Let a key in under this name, and its earlier one no more; raise InputError if it is another name's."""
+        """Admit a key under this name instead of its earlier key; raise InputError if another name has the key."""
         line = normal_public_line(public_key)
         node = KnownNode(node_id_of(line), line, name)
         with self._lock:
@@ -75,11 +75,11 @@ class NodeRegistry:
             if name and earlier == node:
                 self._nodes = {own: one for own, one in self._nodes.items() if one.name != name or one == node}
         if earlier != node:
-            raise InputError(f"the key of {name} is that of {earlier.name}; each participant needs one of her own.")
+            raise InputError(f"{name} and {earlier.name} have the same key; each participant needs their own.")
         return node
 
     def remove(self, name: str) -> list[KnownNode]:
-        """Let this name's keys in no more; return what was removed."""
+        """Stop admitting this name's keys; return what was removed."""
         with self._lock:
             removed = [node for node in self._nodes.values() if node.name == name]
             for node in removed:
@@ -87,7 +87,7 @@ class NodeRegistry:
         return removed
 
     def find(self, public_key: str) -> KnownNode | None:
-        """The node with this key; None if it is not let in."""
+        """The node with this key; None if it is not admitted."""
         with self._lock:
             known = self._nodes.get(node_id_of(public_key))
         if known is not None and (known.name or not self.closed):
@@ -101,8 +101,8 @@ class NodeRegistry:
 
 
 GRACE_SECONDS = 5.0  # without a request of its own, a node counts as connected for this long,
-MOST_HELD_BYTES = 256_000_000  # of replies; one that is longer is read alone
-GRACE_SECONDS_PER_NODE = 0.01  # and for so much longer as the requests of all others may take the server
+MOST_HELD_BYTES = 256_000_000  # of replies; a longer reply is read alone
+GRACE_SECONDS_PER_NODE = 0.01  # plus the time that the requests of all other nodes may take
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Reply:
 
 @dataclass(eq=False)
 class _Pending:
-    """A message that is not answered; its reply may have so many bytes."""
+    """An unanswered message, with the greatest length of its reply in bytes."""
 
     message_id: str
     message: Any
@@ -125,7 +125,7 @@ class _Pending:
 
 @dataclass(eq=False)
 class _Mailbox:
-    """Of one node: messages by number, when it last sent a request, how many of its requests wait, whom to wake."""
+    """One node's messages by number, the time of its last request, its waiting requests, and whom to wake."""
 
     pending: dict[int, _Pending] = field(default_factory=dict)
     last_request: float = float("-inf")
@@ -143,11 +143,11 @@ class Mailboxes:
         self._replies: dict[str, Reply] = {}
         self._numbers = count(1)
         self.delivered_bytes = self.received_bytes = 0
-        self.held_bytes = 0  # of replies that are there, or for which there is room while they are read
-        self.departures = 0  # how often a node said that it left
+        self.held_bytes = 0  # of replies that have arrived, or for which room is kept while they are read
+        self.departures = 0  # how often a node announced that it leaves
 
     def put(self, node: int, message_id: str, message: Any, most_bytes: int) -> None:
-        """Let a message wait for a node, whose reply may have so many bytes."""
+        """Put a message for a node, with the greatest length of its reply in bytes."""
         with self._changed:
             box, number = self._box(node), next(self._numbers)
             box.pending[number] = _Pending(message_id, message, time.monotonic(), most_bytes)
@@ -163,13 +163,13 @@ class Mailboxes:
             return next(((own, one.message) for own, one in pending.items() if own > number), None)
 
     def most_bytes(self, node: int, message_id: str) -> int:
-        """How long a node's reply to this message may be; 0 if no message of this id waits for an answer of it."""
+        """How long a node's reply to this message may be; 0 if no message with this id waits for its answer."""
         with self._changed:
             place = self._place.get(message_id)
             return 0 if place is None or place[0] != node else self._box(node).pending[place[1]].most_bytes
 
     def make_room(self, length: int) -> bool:
-        """Keep room for a reply that is read; False if too many others are held now."""
+        """Keep room for a reply that is being read; False if the other replies take too much room."""
         with self._changed:
             if self.held_bytes and self.held_bytes + length > MOST_HELD_BYTES:
                 return False
@@ -177,12 +177,12 @@ class Mailboxes:
             return True
 
     def give_room_back(self, length: int) -> None:
-        """The reply for which there was room has been read, or will not come."""
+        """Release the room of a reply that has been read or will not come."""
         with self._changed:
             self.held_bytes -= length
 
     def put_reply(self, node: int, message_id: str, content: bytes) -> bool:
-        """Take a node's reply; return False if no message of this id waits for an answer of this node."""
+        """Take a node's reply; return False if no message with this id waits for this node's answer."""
         with self._changed:
             place = self._place.get(message_id)
             if place is None or place[0] != node:
@@ -196,14 +196,14 @@ class Mailboxes:
             return True
 
     def take_replies(self, message_ids: Iterable[str]) -> dict[str, Reply]:
-        """Remove and return those replies to these messages that are there, by message id."""
+        """Remove and return the replies to these messages that have arrived, by message id."""
         with self._changed:
             taken = {one: self._replies.pop(one) for one in message_ids if one in self._replies}
             self.held_bytes -= sum(len(reply.content) for reply in taken.values())
             return taken
 
     def lost(self, message_ids: Iterable[str]) -> list[str]:
-        """Those of these unanswered messages whose nodes are not connected."""
+        """The unanswered messages among these whose nodes are not connected."""
         with self._changed:
             connected = self._connected()
             return [one for one in message_ids if one in self._place and self._place[one][0] not in connected]
@@ -219,13 +219,13 @@ class Mailboxes:
                     del self._box(place[0]).pending[place[1]]
 
     def wait_for_reply(self, message_ids: Collection[str], seconds: float) -> None:
-        """Wait until there is a reply to one of these messages, or a node disconnects, but no longer than this."""
+        """Wait until one of these messages has a reply or a node disconnects, but no longer than this."""
         with self._changed:
             if self._replies.keys().isdisjoint(message_ids):
                 self._changed.wait(seconds)
 
     def begin_waiting(self, node: int, wake: Callable[[], None]) -> None:
-        """Note a request of a node that waits for messages; `wake` is called, from any thread, when one is put."""
+        """Note a node's request that waits for messages; `wake` is called, from any thread, when one is put."""
         with self._changed:
             box = self._box(node)
             box.waiting += 1
@@ -237,7 +237,7 @@ class Mailboxes:
         with self._changed:
             box = self._box(node)
             box.waiting -= 1
-            if box.last_request > float("-inf"):  # else it has said that it leaves
+            if box.last_request > float("-inf"):  # otherwise it has announced that it leaves
                 box.last_request = time.monotonic()
             box.wake.discard(wake)
 
@@ -275,7 +275,7 @@ class Mailboxes:
 
 LOST_CHECK_SECONDS = 1.0
 DISCONNECTED = "the node is not connected"
-DOCUMENT_BYTES = 128_000  # of a reply, besides arrays
+DOCUMENT_BYTES = 128_000  # of a reply, without its arrays
 
 
 class MailboxGrid(OneRunGrid):
@@ -283,7 +283,7 @@ class MailboxGrid(OneRunGrid):
 
     sent           by message id: messages without a reply
     reply_seconds  by node id: how long its last reply took
-    model_bytes    of models that are sent in reply to a message without one
+    model_bytes    the length of models that are sent in reply to a message without a model
     """
 
     def __init__(self, mailboxes: Mailboxes, registry: NodeRegistry) -> None:
@@ -322,7 +322,7 @@ class MailboxGrid(OneRunGrid):
         return message_ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The replies that arrived, and error replies in the name of nodes that disconnected."""
+        """The replies that arrived, and error replies for nodes that disconnected."""
         asked = list(message_ids)
         arrived = self.mailboxes.take_replies(asked)
         for message_id, reply in arrived.items():
@@ -334,8 +334,8 @@ class MailboxGrid(OneRunGrid):
     def _lost(self, message_ids: Iterable[str]) -> list[str]:
         """Withdraw and return messages to nodes that are not connected.
 
-        After new messages and when a node has left they are looked for at once, else only now and then: with many nodes
-        it would take longer than all else to do so with every reply.
+        This happens at once after new messages and when a node has left, and otherwise at intervals. With many nodes, a
+        check with every reply would take longer than everything else.
         """
         now, departures = time.monotonic(), self.mailboxes.departures
         if now < self._lost_check_at and departures == self._departures:
@@ -350,18 +350,18 @@ class MailboxGrid(OneRunGrid):
         self.mailboxes.wait_for_reply(message_ids, min(seconds, LOST_CHECK_SECONDS))
 
     def withdraw(self, message_ids: Iterable[str]) -> None:
-        """Send these messages no more, and expect no replies to them."""
+        """Stop sending these messages, and expect no replies to them."""
         withdrawn = list(message_ids)
         self.mailboxes.withdraw(withdrawn)
         for message_id in withdrawn:
             self.sent.pop(message_id, None)
 
     def allow_replies_of(self, model_bytes: int) -> None:
-        """Let replies to messages without arrays have models of this length."""
+        """Allow replies to messages without arrays to contain models of this length."""
         self.model_bytes = model_bytes
 
     def _most_reply_bytes(self, message: Message) -> int:
-        """How long the reply to a message may be: it has arrays of the same length, or a model that is awaited."""
+        """How long the reply to a message may be: its arrays have the same length, or it contains an expected model."""
         arrays = sum(len(array.data) for record in message.content.array_records.values() for array in record.values())
         return DOCUMENT_BYTES + max(arrays, self.model_bytes)
 

@@ -1,7 +1,7 @@
 """A participant's node: it waits for messages, lets the ClientApp answer, and sends replies.
 
-One thread waits for messages, so that the server sees at once whether the node is there; another one answers them, in
-their order, with data and models kept in memory from one to the next.
+One thread waits for messages, so that the server notices at once when the node leaves. Another thread answers messages
+in their order. It keeps data and models in memory between them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class NodeAnswers:
             return error_reply(message, FAILED)
 
     def note_taken(self, reply: Message) -> None:
-        """Note in the participant's folder that the server took this reply, if it is a report."""
+        """If this reply is a report, note in the participant's folder that the server took it."""
         answered = None if reply.has_error() else reply.content.config_records.get(ROUND)
         if answered is not None:
             note_taken(self.home, str(answered["offer"]), cast(int, answered["round"]))
@@ -83,7 +83,7 @@ class NodeAnswers:
 
 
 def error_reply(message: Message, reason: str) -> Message:
-    """The reply that says why there is no other."""
+    """The error reply that says why there is no other reply."""
     return Message(Error(CLIENT_APP_FAILED, plain(reason)), reply_to=message)
 
 
@@ -92,20 +92,20 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.2, 3.0
-KEY_IN_USE_SECONDS = 60.0  # how long a node of the same key that was cut off may count as connected
+KEY_IN_USE_SECONDS = 60.0  # how long a disconnected node with the same key may count as connected
 GREET_AGAIN_SECONDS = 0.5
 LOST = "the operator's server does not answer; this computer tries again until it does."
 AGAIN = "connected again."
-FAILURES_TOLD = 3  # after so many attempts it is told that the connection is lost
+FAILURES_TOLD = 3  # the number of failed attempts before the loss of the connection is reported
 SECONDS_TO_END = 2.0
-SECONDS_TO_ANSWER = 20.0  # for the last replies, above all that a receipt is kept
+SECONDS_TO_ANSWER = 20.0  # for the last replies, above all the one that confirms the receipt
 MOST_REMEMBERED = 1000  # ids of messages
 
 
 class Node:
     """A context manager that connects, and answers messages until it ends.
 
-    tell    called with a sentence when the connection is lost or there again
+    tell    called with a sentence when the connection is lost or restored
     failed  the error that ended the node; None while it runs
     """
 
@@ -139,7 +139,7 @@ class Node:
         self._ended.set()
         self.connection.leave()
         for thread in self._threads:
-            thread.join(SECONDS_TO_END)  # one that trains is left to itself
+            thread.join(SECONDS_TO_END)  # a thread that is training is not stopped
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -153,9 +153,9 @@ class Node:
             self.connection.close()
 
     def _greet_when_free(self) -> None:
-        """Greet; wait while a node with the same key counts as connected.
+        """Greet the server; wait while a node with the same key counts as connected.
 
-        A server that goes away in the middle of a greeting, or is started again, is greeted anew.
+        A server that stops or restarts during a greeting is greeted again.
         """
         deadline = time.monotonic() + KEY_IN_USE_SECONDS
         while not self._ended.is_set():
@@ -173,13 +173,13 @@ class Node:
                 time.sleep(1.0)
 
     def _receive(self) -> None:
-        """Wait for messages; those of an unanswered number come again after a new greeting, and count once."""
+        """Wait for messages; unanswered ones come again after a new greeting, and count once."""
         number, seen, token = 0, deque[str](maxlen=MOST_REMEMBERED), self.connection.token
         while not self._ended.is_set():
             found = self._retried(self.connection.next_message, (token, number))
             if found is None:
                 current = self.connection.token
-                if current != token:  # after a new greeting, numbers begin anew
+                if current != token:  # a new greeting restarts the numbering
                     number, token = 0, current
             else:
                 number, message = found[0], message_from_bytes(found[1])
@@ -198,9 +198,9 @@ class Node:
                 self._retried(send, message_bytes(error_reply(message, str(error))))
 
     def _retried(self, request: Callable[[Argument], Result], argument: Argument) -> Result | None:
-        """Send a request, and again while the server does not answer; greet a server that was started again.
+        """Send a request, and repeat it until the server answers; greet a server that was restarted.
 
-        None if the node ends meanwhile, or after a new greeting.
+        Return None after a new greeting, or if the node ends in the meantime.
         """
         wait, lost, failures = FIRST_RETRY_SECONDS, False, 0
         while not self._ended.is_set():
@@ -230,7 +230,7 @@ RETRY_SECONDS = 0.5
 
 
 def node_connection(host: str, port: int, root: Path | None, key: Path) -> NodeConnection:
-    """A connection to the server at this address, not opened yet: over TLS, or to this machine alone."""
+    """A connection to the server at this address, not opened yet. Without TLS it must be on this machine."""
     if root is None:
         require_loopback(host)
     else:
@@ -239,9 +239,9 @@ def node_connection(host: str, port: int, root: Path | None, key: Path) -> NodeC
 
 
 def wait_for_server(connection: NodeConnection, tell: Tell) -> None:
-    """Wait until the operator's server answers; raise ServiceError if another kind of server does.
+    """Wait until the operator's server answers; raise ServiceError if it is not a truthfl server.
 
-    tell  called once with a sentence if nobody answers at first
+    tell  called once with a sentence if the first attempt gets no answer
     """
     told = False
     while True:
@@ -256,9 +256,9 @@ def wait_for_server(connection: NodeConnection, tell: Tell) -> None:
 
 
 def admit_once(connection: NodeConnection, invitation: Invitation) -> None:
-    """Let the server admit this node's key by the invitation; one that it refuses is no matter if it knows the key.
+    """Ask the server to admit this node's key by the invitation; a refusal is ignored if it knows the key.
 
-    A server that goes away meanwhile is asked again; by then it may have admitted the key.
+    A server that stops in the meantime is asked again. By then it may have admitted the key.
     """
     request = {"name": invitation.name, "code": invitation.code, "public_key": public_line(connection.key)}
     while True:
@@ -283,8 +283,8 @@ def _admit(connection: NodeConnection, request: dict[str, str]) -> None:
 
 
 def open_node(connection: NodeConnection, settings: Settings, tell: Tell) -> Node:
-    """The node of a participant, to be entered as a context.
+    """The node of a participant, used as a context manager.
 
-    tell  called with a sentence when the connection is lost or there again
+    tell  called with a sentence when the connection is lost or restored
     """
     return Node(connection, NodeAnswers(client_app, settings.node_config(), Path(settings.home)), tell)

@@ -1,7 +1,7 @@
-"""A node's connection to the operator's server: proof of its key, next message, reply, and whether the server answers.
+"""A node's connection to the operator's server: proof of its key, next message, reply, and health check.
 
-The proof covers the server's certificate, so no server can pass it on to another one, and it needs no clock. A request
-for the next message is answered only when there is one; that a server hangs is noticed by asking whether it answers.
+The proof covers the server's certificate, so no server can pass it on to another one. It needs no clock. A request for
+the next message is answered only when there is one. A separate health check detects a server that hangs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from truthfl.ledger.signing import PrivateKey, public_line, sign, signed_by
 # Paths of the server. All requests are POST.
 PREFIX = "/v1/fleet/truthfl/"
 HELLO, NEXT, REPLY, LEAVE, ADMIT = (PREFIX + name for name in ("hello", "next", "reply", "leave", "admit"))
-HEALTH = "/health"  # answered to everybody, also to GET
+HEALTH = "/health"  # answered to everybody, also with GET
 NUMBER_HEADER = "truthfl-number"  # of a message, in responses to NEXT
 JSON, BYTES = "application/json", "application/octet-stream"
 
@@ -48,9 +48,9 @@ def fingerprint_in(path: Path | None) -> str:
 
 
 def signed_hello(key: PrivateKey, nonce: str, server: str) -> dict[str, str]:
-    """The document by which a node proves its key.
+    """The document with which a node proves its key.
 
-    nonce   the server's number
+    nonce   the number from the server
     server  the fingerprint of its certificate
     """
     return {"public_key": public_line(key), "nonce": nonce, "signature": sign(key, _content(nonce, server))}
@@ -66,49 +66,49 @@ def _content(nonce: str, server: str) -> dict[str, str]:
 
 
 CONNECT_SECONDS = 5.0
-READ_SECONDS = 45.0  # longer than the server lets a request for the next message wait
+READ_SECONDS = 45.0  # longer than the server holds a request for the next message
 Response = tuple[int, Mapping[str, str], bytes]
 
 
-# Seconds until, and between, packets by which a silent connection is known to be there, and how many of them go
-# unanswered before it is ended. One is enough: a connection that is opened again loses no message.
+# The seconds before and between keep-alive packets on a silent connection, and how many of them may go unanswered
+# before the connection ends. One is enough: a reconnection loses no message.
 SILENT_SECONDS, LOST_PACKETS = 1, 1
-# For so long, what was sent may stay without a sign that it arrived. Without a limit, what was sent into a cut is sent
-# again after ever longer pauses, when the cut is long over. A long reply may fill a slow line for longer.
+# How long sent data may stay unacknowledged. Without a limit, data that was sent during an interruption is sent again
+# after ever longer pauses, long after the interruption. A long reply may occupy a slow line for longer.
 UNHEARD_SECONDS, UNHEARD_SECONDS_OF_REPLIES = 1.5, 8.0
 
 
 class NotReachedError(Exception):
-    """The server does not answer now; another attempt may succeed."""
+    """The server does not answer now; a later attempt may succeed."""
 
 
 class NotGreetedError(Exception):
-    """The server does not know this node's token: it was started again, or another node has this key now."""
+    """The server does not know this node's token: it was restarted, or another node now has this key."""
 
 
 class OtherServerError(ServiceError):
-    """The server does not have truthfl's paths."""
+    """The server is not a truthfl server: it does not have the paths."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(f"the server at {address} is not one of truthfl's; check the address.")
+        super().__init__(f"the server at {address} is not a truthfl server; check the address.")
 
 
 class NotLetInError(ServiceError):
-    """The server refuses this node, with a reason that another attempt does not change."""
+    """The server refuses this node, and a later attempt gets the same answer."""
 
 
 class ConnectedAlreadyError(Exception):
-    """A node with the same key is connected, or was a few seconds ago."""
+    """A node with the same key is connected, or was until a few seconds ago."""
 
 
 @dataclass(eq=False)
 class NodeConnection:
-    """A connection of one node. Each thread that uses it has a socket of its own.
+    """A connection of one node. Each thread that uses it has its own socket.
 
     root  the file of the authority's certificate; None connects without TLS
     key   the participant's
-    node_id, name, token  as the server said when it was greeted
-    reached  called with whether the server answered, by each request
+    node_id, name, token  as the server gave them when it was greeted
+    reached  called after each request with whether the server answered
     """
 
     host: str
@@ -127,7 +127,7 @@ class NodeConnection:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def ask_nonce(self) -> str:
-        """The number of the server's that a greeting must sign."""
+        """The server's number that a greeting must sign."""
         return str(self._json(HELLO, {"public_key": public_line(self.key)})["nonce"])
 
     def greet(self) -> None:
@@ -140,8 +140,8 @@ class NodeConnection:
     def next_message(self, last: tuple[str, int]) -> tuple[int, bytes] | None:
         """Wait for the next message after this number; None if there was none for a while.
 
-        last  the token of the greeting since which messages are numbered, and the last number: a server that was
-              started again, and that another thread has greeted, counts from 1
+        last  the token of the greeting since which messages are numbered, and the last number. A restarted server that
+              another thread has greeted counts from 1
         """
         token, after = last
         status, headers, body = self._request(f"{NEXT}?after={after}", b"", token)
@@ -150,25 +150,25 @@ class NodeConnection:
         return None if number is None else (int(number), body)
 
     def send_reply(self, message_id: str, content: bytes) -> bool:
-        """Send a reply; return whether the server took it: it does not read one that it does not wait for any more."""
+        """Send a reply; return whether the server took it. It does not read a reply that it no longer expects."""
         path, self._own.unheard_seconds = f"{REPLY}?message={message_id}", UNHEARD_SECONDS_OF_REPLIES
         try:
             answer = self._reply_answer(path, content)
-        except NotReachedError:  # also where the server refuses what is still being sent: a short request tells
+        except NotReachedError:  # also if the server refuses data that is still being sent; a short request tells
             answer = self._reply_answer(path, b"")
             if len(content) <= answer.get("longest", 0):
                 raise
         longest = answer.get("longest", 0)
         if 0 < longest < len(content):
-            raise InputError(f"the server takes no reply of {len(content):,} bytes here, but of {longest:,} at most.")
+            raise InputError(f"the server takes at most {longest:,} bytes here; the reply has {len(content):,}.")
         return answer.get("taken") is True
 
     def admit(self, document: Mapping[str, Any]) -> str:
-        """Send an invitation's code with the key; return what the server says."""
+        """Send an invitation's code with the key; return the server's answer."""
         return str(self._json(ADMIT, document)["admitted"])
 
     def answers_within(self, seconds: float) -> bool:
-        """Whether the server answers a short request in this time. A thread that asks this sends no other requests."""
+        """Whether the server answers a short request in this time. The calling thread must send no other requests."""
         try:
             connection = self._connection(seconds, seconds)
             connection.request("GET", HEALTH)
@@ -180,11 +180,11 @@ class NodeConnection:
             return False
 
     def leave(self) -> None:
-        """Tell the server that this node leaves; nothing happens if it does not answer."""
+        """Tell the server that this node leaves; ignore a missing answer."""
         with suppress(NotReachedError, ServiceError):
             self._request(LEAVE, b"")
         self.close()
-        for connection in tuple(self._open):  # their threads wait for a response; it does not come any more
+        for connection in tuple(self._open):  # their threads wait for a response that no longer comes
             with suppress(OSError, AttributeError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
@@ -222,9 +222,9 @@ class NodeConnection:
         return answer
 
     def _request(self, path: str, body: bytes, token: str | None = None) -> Response:
-        """Send a request; a connection that the server has closed meanwhile is opened again.
+        """Send a request; if the server has closed the connection in the meantime, open it again.
 
-        token  the last greeting's unless given
+        token  by default, the last greeting's
         """
         had_socket = getattr(self._own, "connection", None) is not None
         try:
@@ -286,7 +286,7 @@ class NodeConnection:
         return connection
 
     def _speaks_tls(self) -> bool:
-        """Whether a server that did not answer a request without TLS would answer one with it."""
+        """Whether a server that did not answer a request without TLS answers one with TLS."""
         any_certificate = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         any_certificate.check_hostname, any_certificate.verify_mode = False, ssl.CERT_NONE
         try:
@@ -317,13 +317,13 @@ def _sentence(body: bytes) -> str:
     try:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
-        return "the operator's server refused this node and did not say why."
+        return "the operator's server refused this node without a reason."
 
 
 def _notice_silence(opened: socket.socket, unheard_seconds: float = UNHEARD_SECONDS) -> None:
-    """Let the system end a connection that nobody is at the other end of any more, in about two seconds.
+    """Let the system end a dead connection in about two seconds.
 
-    unheard_seconds  how long it waits for a sign that what was sent has arrived
+    unheard_seconds  how long it waits for an acknowledgement of sent data
     """
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
@@ -336,13 +336,13 @@ def _notice_silence(opened: socket.socket, unheard_seconds: float = UNHEARD_SECO
             opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-# Together 1.5 seconds; the page asks every second, and so shows within three that the server hangs.
+# Together 1.5 seconds. The page asks every second, so it shows a hanging server within three seconds.
 INTERVAL_SECONDS, ANSWER_SECONDS = 0.5, 1.0
 
 
 @contextmanager
 def watch_server(connection: NodeConnection, state: ConnectionFile) -> Iterator[None]:
-    """Note in the file, while this context is open and somebody reads it, whether the server answers."""
+    """While this context is open and somebody reads the file, note in it whether the server answers."""
     ended = threading.Event()
     thread = threading.Thread(target=_watch, args=(connection, state, ended), name="truthfl watch", daemon=True)
     thread.start()
@@ -360,7 +360,7 @@ def _watch(connection: NodeConnection, state: ConnectionFile, ended: threading.E
             continue
         began = time.monotonic()
         answers = connection.answers_within(ANSWER_SECONDS)
-        if not answers and not ended.is_set():  # one that was closed because nobody asked for long is opened again
+        if not answers and not ended.is_set():  # reopen a connection that was closed after a long time without requests
             answers = time.monotonic() - began < ANSWER_SECONDS / 2 and connection.answers_within(ANSWER_SECONDS / 2)
         state.note(answers, 0.0 if answers else time.monotonic() - began)
     connection.close()

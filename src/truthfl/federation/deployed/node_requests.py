@@ -1,11 +1,11 @@
-"""The server's side of nodes' connections, as an ASGI application with limits on what strangers send and hold.
+"""The server's side of nodes' connections, as an ASGI application that limits what strangers send and hold.
 
-A node says hello with its key and gets a token; with it, it asks for its next message and sends its replies. A reply
-that nobody waits for, or that is too long, is refused before it is read. Somebody with an invitation is admitted by its
-code. Other paths are not found.
+A node greets the server with its key and gets a token. With the token it asks for its next message and sends its
+replies. A reply that is not expected, or is too long, is refused before it is read. A participant with an invitation is
+admitted by its code. Other paths are not found.
 
-A connection is closed if the head of a request is late or too long. Of connections on which no node's request is under
-way only so many are kept: the oldest is closed for a new one, and nodes open theirs again when they need it.
+A connection is closed if the head of a request is late or too long. The number of connections without a node's request
+in progress is limited. Above the limit the oldest one is closed. Nodes reconnect when they need to.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MOST_DOCUMENT_BYTES = 20_000
-DOCUMENT_SECONDS = 10.0  # in which a document must come
+DOCUMENT_SECONDS = 10.0  # the time in which a document must arrive
 
 
 class Refusal(Exception):  # noqa: N818
-    """A response other than OK, with a sentence."""
+    """A response other than OK, with an explanation."""
 
     def __init__(self, status: HTTPStatus, sentence: str) -> None:
         self.status, self.sentence = status, sentence
@@ -63,7 +63,7 @@ async def until_disconnected(receive: Receive) -> None:
 
 
 async def read_body(receive: Receive, longest: int) -> bytes:
-    """A whole body; `Refusal` if it is longer than so many bytes."""
+    """A whole body; `Refusal` if it is longer than this number of bytes."""
     parts, length, more = [], 0, True
     while more:
         message = await receive()
@@ -78,7 +78,7 @@ async def read_body(receive: Receive, longest: int) -> bytes:
 
 
 async def read_short_body(receive: Receive) -> bytes:
-    """A short body, which must come soon."""
+    """A short body, which must arrive within a time limit."""
     try:
         async with asyncio.timeout(DOCUMENT_SECONDS):
             return await read_body(receive, MOST_DOCUMENT_BYTES)
@@ -93,14 +93,14 @@ async def read_document(receive: Receive) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise Refusal(HTTPStatus.BAD_REQUEST, "this is no JSON document.")
+        raise Refusal(HTTPStatus.BAD_REQUEST, "this is not a JSON document.")
     return document
 
 
 async def respond(
     send: Send, document: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK, *, closes: bool = False
 ) -> None:
-    """Respond with JSON, and close the connection if asked to, or if the request did not come in time."""
+    """Respond with JSON, and close the connection if asked to, or if the request did not arrive in time."""
     ends = [(b"connection", b"close")] if closes or status == HTTPStatus.REQUEST_TIMEOUT else []
     await _send(send, status, json.dumps(document).encode(), [(b"content-type", JSON.encode()), *ends])
 
@@ -118,13 +118,13 @@ async def _send(send: Send, status: HTTPStatus, body: bytes, headers: list[tuple
 
 
 def header_of(scope: Scope, name: bytes) -> str:
-    """The value of a header that is there once; "" otherwise."""
+    """The value of a header that occurs once; "" otherwise."""
     found = [value for own, value in scope.get("headers", ()) if own == name]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 
 
 def body_length(scope: Scope) -> int:
-    """How long the body of a request is; `Refusal` if that is not said."""
+    """The length of a request's body; `Refusal` if the request does not give it."""
     length = header_of(scope, b"content-length")
     if not (length.isascii() and length.isdigit() and len(length) < 16):
         raise Refusal(HTTPStatus.LENGTH_REQUIRED, "say how long your request is.")
@@ -141,7 +141,7 @@ def query_value(scope: Scope, name: str, otherwise: str) -> str:
 
 
 def address_of(scope: Scope) -> str:
-    """Who sent a request."""
+    """The address that sent a request."""
     client = scope.get("client")
     return str(client[0]) if client else "unknown"
 
@@ -163,7 +163,7 @@ class Closable(Protocol):
 class OpenConnections:
     """The connections that are open. They are noted in one thread.
 
-    most  so many on which no node's request is under way are kept
+    most  the number of connections to keep without a node's request in progress
     """
 
     def __init__(self, most: int = MOST_IDLE) -> None:
@@ -173,7 +173,7 @@ class OpenConnections:
 
     @property
     def at_work(self) -> frozenset[Address]:
-        """Whose connections have a node's request under way."""
+        """The connections with a node's request in progress."""
         return frozenset(self._at_work)
 
     def add(self, address: Address, transport: Closable) -> None:
@@ -188,20 +188,20 @@ class OpenConnections:
         self._at_work.pop(address, None)
 
     def begin_work(self, address: Address) -> None:
-        """Note that a node's request is under way on this connection."""
+        """Note that a node's request is in progress on this connection."""
         transport = self._idle.pop(address, None)
         if transport is not None:
             self._at_work[address] = transport
 
     def end_work(self, address: Address) -> None:
-        """Note that it is over."""
+        """Note that this request is over."""
         transport = self._at_work.pop(address, None)
         if transport is not None:
             self.add(address, transport)
 
 
 def allow_many_files() -> int:
-    """Let this process have as many files and connections as the system allows, within reason; return how many."""
+    """Raise this process's limit of open files and connections as far as reasonable; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -214,7 +214,7 @@ def allow_many_files() -> int:
 
 
 class LimitedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose servers give up on TLS handshakes after a while; uvicorn has no option for it."""
+    """An event loop with a time limit for TLS handshakes; uvicorn has no option for it."""
 
     async def create_server(self, *arguments: Any, **options: Any) -> Any:
         if options.get("ssl") is not None:
@@ -225,8 +225,8 @@ class LimitedLoop(asyncio.SelectorEventLoop):
 def limited_protocol(connections: OpenConnections) -> type[asyncio.Protocol]:
     """Uvicorn's HTTP protocol with these limits.
 
-    Uses its attributes `client`, `cycle` (of the request under way) and, where it parses with httptools, which does not
-    limit the length of heads, `on_body`.
+    Uses its attributes `client` and `cycle` (of the request in progress). If it parses with httptools, which does not
+    limit the length of heads, it also uses `on_body`.
     """
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
@@ -234,7 +234,7 @@ def limited_protocol(connections: OpenConnections) -> type[asyncio.Protocol]:
     counts_heads = hasattr(base, "on_body")
 
     class LimitedProtocol(base):  # type: ignore[misc]
-        """A connection: the timer of its next head, and the bytes since its last one, of bodies and of all."""
+        """A connection: the timer of its next head, and the bytes since the last head (of bodies and in total)."""
 
         timer: asyncio.TimerHandle | None = None
         body_bytes = all_bytes = 0
@@ -282,15 +282,15 @@ def limited_protocol(connections: OpenConnections) -> type[asyncio.Protocol]:
 Admit = Callable[[Mapping[str, Any]], str]
 
 WAIT_SECONDS = 20.0  # a request for the next message is answered after this time at the latest
-MOST_DELIVERIES = 16  # at the same time, so that few messages are in memory as bytes
-REPLY_SECONDS, SLOWEST_BYTES = 30.0, 50_000  # a reply must come in so many seconds, and one for so many bytes of it
-ROOM_SECONDS = 0.05  # between two looks whether there is room for a reply
-MOST_DROPPED_BYTES = 64_000  # of a reply that is not read; the connection of a longer one is closed
+MOST_DELIVERIES = 16  # at the same time, so that few encoded messages are in memory
+REPLY_SECONDS, SLOWEST_BYTES = 30.0, 50_000  # time limit of a reply, plus a second per so much length in bytes
+ROOM_SECONDS = 0.05  # between two checks for room for a reply
+MOST_DROPPED_BYTES = 64_000  # of an unread reply; the connection of a longer one is closed
 MOST_REQUESTS = 8  # of one node at the same time
 NONCE_SECONDS, MOST_NONCES = 60.0, 10_000
-UNKNOWN_KEY = "the operator's server does not know your key: send her your .pub file, or ask for an invitation."
+UNKNOWN_KEY = "the operator's server does not know your key: send them your .pub file, or ask for an invitation."
 CONNECTED_ALREADY = "somebody with your key is connected already; one computer at a time can be."
-NO_INVITATIONS = "this server takes no invitations."
+NO_INVITATIONS = "this server accepts no invitations."
 
 
 @dataclass(eq=False)
@@ -298,10 +298,10 @@ class NodeRequests:
     """An ASGI application.
 
     fingerprint  of the server's certificate; "" without TLS
-    note         called with an address and a reason when somebody is not let in
+    note         called with an address and a reason when somebody is not admitted
     admit        called with an invitation's document; returns a sentence, or raises InputError
-    reading      by message id: the time limit of the reply to it that is read now
-    connections  on which nodes' requests are not to be cut off by those of strangers
+    reading      by message id: the time limit of its reply that is being read
+    connections  the open ones; strangers' requests must not end nodes' requests
     """
 
     mailboxes: Mailboxes
@@ -311,7 +311,7 @@ class NodeRequests:
     admit: Admit | None = None
     tokens: dict[str, int] = field(default_factory=dict)  # node id by token
     token_of: dict[int, str] = field(default_factory=dict)
-    nonces: dict[str, float] = field(default_factory=dict)  # time of making by nonce
+    nonces: dict[str, float] = field(default_factory=dict)  # creation time by nonce
     is_closing: bool = False
     connections: OpenConnections = field(default_factory=OpenConnections)
     reading: dict[str, asyncio.Timeout] = field(default_factory=dict)
@@ -319,7 +319,7 @@ class NodeRequests:
     deliveries: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_DELIVERIES))
 
     def close(self) -> None:
-        """Let no request wait any more."""
+        """End all waiting requests."""
         self.is_closing = True
         self.mailboxes.wake_all()
 
@@ -332,16 +332,16 @@ class NodeRequests:
             if path == HEALTH:
                 await respond(send, {"status": "ok"})
             elif path not in handle or method != "POST":
-                raise Refusal(HTTPStatus.NOT_FOUND, "there is nothing here.")
+                raise Refusal(HTTPStatus.NOT_FOUND, "this path does not exist.")
             else:
                 await handle[path](scope, receive, send)
         except Refusal as refusal:
             await respond(send, {"error": refusal.sentence}, refusal.status)
-        except TruthflError as error:  # of the ledger, when somebody is admitted
+        except TruthflError as error:  # from the ledger, when a participant is admitted
             await respond(send, {"error": plain(error)}, HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _hello(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Give a nonce to who has none, and a token to who has signed one."""
+        """Give a nonce, or a token to a node that has signed one."""
         document = await read_document(receive)
         if "nonce" not in document:
             await respond(send, {"nonce": self._new_nonce()})
@@ -370,7 +370,7 @@ class NodeRequests:
         await respond(send, {"token": token, "node": str(node.node_id), "name": node.name})
 
     async def _next(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond with the node's first message after a number, as soon as there is one."""
+        """Respond with the node's first message after a number as soon as it exists."""
         with self._request_of_node(scope) as node:
             after = int(query_value(scope, "after", "0"))
             await read_short_body(receive)
@@ -419,7 +419,7 @@ class NodeRequests:
         return found
 
     async def _reply(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take a reply, and say how long one to this message may be: 0 if none is waited for, or any more."""
+        """Take a reply; respond with how long a reply to this message may be, 0 if none is expected (any more)."""
         with self._request_of_node(scope) as node:
             message_id, length = query_value(scope, "message", ""), body_length(scope)
             longest = self.mailboxes.most_bytes(node, message_id)
@@ -431,7 +431,7 @@ class NodeRequests:
             await respond(send, {"taken": self.mailboxes.put_reply(node, message_id, content), "longest": 0})
 
     async def _read_reply(self, receive: Receive, message_id: str, length: int) -> bytes:
-        """The body of a reply, for which there must be room. One that the node sends again ends the earlier one."""
+        """The body of a reply, once there is room for it. A repeated reply ends the earlier one."""
         earlier = self.reading.get(message_id)
         if earlier is not None and not earlier.expired():
             earlier.reschedule(asyncio.get_running_loop().time())
@@ -470,10 +470,10 @@ class NodeRequests:
 
     @contextmanager
     def _request_of_node(self, scope: Scope) -> Iterator[int]:
-        """The node whose token a request has, which is under way in this context."""
+        """The node whose token a request has; the request is in progress in this context."""
         node, address = self._node(scope), scope.get("client")
         if self.under_way[node] >= MOST_REQUESTS:
-            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests of yours are under way.")
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many of your requests are in progress.")
         self.under_way[node] += 1
         if address is not None:
             self.connections.begin_work(address)
@@ -493,7 +493,7 @@ class NodeRequests:
         return node
 
     def _new_nonce(self) -> str:
-        """A number that was not used before; the oldest of too many is forgotten."""
+        """A new number; if there are too many, the oldest is forgotten."""
         if len(self.nonces) >= MOST_NONCES:
             del self.nonces[next(iter(self.nonces))]
         nonce = secrets.token_hex(16)

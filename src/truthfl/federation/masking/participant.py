@@ -1,9 +1,9 @@
-"""A participant's part in secure aggregation: signed terms, masked reports, and what is told to open a round's sum.
+"""A participant's part in secure aggregation: signed terms, masked reports, and the answers that open a sum.
 
-In a round the node signs lists of who is missing, each longer than the one before, and tells nothing until everybody
-who is left has signed the same. Then it tells the masks shared with the missing, and last its shares of the others' own
-masks. After that it signs no other list in this round. `RoundRecord` keeps both, so a restart does not undo them. Of
-rounds from one model it helps to open a few sums only.
+In a round the node signs lists of who is missing, each longer than the one before. It reveals nothing until every
+remaining participant has signed the same list. Then it reveals the masks shared with the missing, and last its shares
+of the others' own masks. After that it signs no other list in this round. `RoundRecord` keeps both, so a restart does
+not undo them. The node helps to open only a few sums from one model.
 """
 
 from __future__ import annotations
@@ -109,10 +109,9 @@ class MaskingClient:
         return tuple(sorted(set(missing)))
 
     def signed_list(self, round_: int, missing: Collection[int]) -> dict[str, Any]:
-        """Sign that these are missing in a round, and whoever was missing on an earlier list.
+        """Sign that these participants and those on an earlier list are missing in a round.
 
-        Once the shares of the round were told, or a later round was answered, the answer is the list that was signed
-        last, whatever is asked.
+        Once the round's shares were revealed, or a later round was answered, the answer is always the last signed list.
         """
         with open_rounds(self.home, self.offer.hash) as rounds:
             last = self._answered(rounds, round_)
@@ -125,7 +124,7 @@ class MaskingClient:
         return self.list_signature(last, wanted)
 
     def list_signature(self, record: RoundRecord, missing: tuple[int, ...]) -> dict[str, Any]:
-        """The signature of a list, without a look at what was signed before."""
+        """The signature of a list, without regard to what was signed before."""
         text = survivors_text(self._context(record), missing)
         return {"missing": list(missing), "signature": list_key(self.key).sign(text).hex()}
 
@@ -146,7 +145,7 @@ class MaskingClient:
         signatures  as in `keys_of_missing`
         locked      by index: the locked shares of the peers who are not missing
 
-        A share that does not fit is named instead, and the others are told.
+        If a share does not fit, the answer names it instead and has the other shares.
         """
         own = self.terms.own.index
         if not isinstance(locked, Mapping):

@@ -4,11 +4,11 @@ Before the first round each participant gets signed terms that name their peers 
 
 1. Participants send masked reports, each with the signature of the list of those who are known to be absent.
 2. If somebody else is missing, everybody who is left signs the longer list.
-3. They tell the masks that they share with the missing. Whoever does not is missing too, and step 2 is done again.
-4. They tell their shares of each other's own masks; enough shares of each open the sum.
+3. They reveal the masks that they share with the missing. Whoever does not is missing too, and step 2 is repeated.
+4. They reveal their shares of each other's own masks; enough shares of each open the sum.
 
-Nothing is told in 3 and 4 without the signatures of all who are left. A sum that is longer than honest reports make it
-changes nothing; nobody is named for it, since masks hide whose report it was.
+Nothing is revealed in steps 3 and 4 without the signatures of all who are left. A sum that is longer than honest
+reports make it changes nothing. Nobody is named for it, since masks hide whose report caused it.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ Replies = list[tuple[int, Message]]  # each with the node that it came from
 
 @dataclass(eq=False)
 class SumsFromModel:
-    """The sums that were opened from one model: participants' nodes open few.
+    """The sums that were opened from one model. Participants' nodes open only a few.
 
     model  its digest; "" before the first round that is no repeated one
     lists  by round: who was missing in its sum, by index
@@ -113,7 +113,7 @@ class SumsFromModel:
     lists: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def begin_round(self, masked: MaskedRounds, model: str) -> None:
-        """Forget sums from other models; after a start of the server, know those in the ledger."""
+        """Forget sums from other models; after a restart of the server, load those in the ledger."""
         if model == self.model:
             return
         rows, roster = [], masked.roster
@@ -128,7 +128,7 @@ class SumsFromModel:
                 self.lists[row["round"] - 1] = tuple(sorted(index_of[name] for name in row["missing"]))
 
     def fault(self, round_: int, missing: tuple[int, ...] | None = None) -> str | None:
-        """In words, why no more sums are opened from the model; None if that of this round may be."""
+        """In words, why no more sums are opened from the model; None if this round's sum may be opened."""
         return sums_fault([one for at, one in sorted(self.lists.items()) if at != round_], missing)
 
 
@@ -141,12 +141,12 @@ class MaskedRounds:
     code_keys     by participant: the key of the codes of their messages
     acceptances   by participant: their signed acceptance
     operator_key  signs the terms of the masks
-    informed      names of the participants who have confirmed these
-    refusals      by name: what nodes say that refuse them
+    informed      names of the participants who have confirmed the terms of the masks
+    refusals      by name: the reasons of nodes that refuse these terms
     repeats       the rounds, not in the ledger, that an earlier start of the server may have asked for
-    waited_for    those who were waited for to confirm them; they are not a second time, from whatever node
-    late          questions to those who have not confirmed them in time
-    sums          those that were opened from the model of this round
+    waited_for    participants whose confirmation was awaited once; nobody waits for them again
+    late          questions to participants who did not confirm in time
+    sums          the sums that were opened from this round's model
     """
 
     roster: Roster
@@ -184,7 +184,7 @@ class MaskedRounds:
 
     @cached_property
     def group(self) -> Group:
-        """What all of them are told."""
+        """The group that all of them are told."""
         return group_of(self.taking_part[0], self.total, list(self.members.values()))
 
     @property
@@ -200,7 +200,7 @@ class MaskedRounds:
     def send_terms(self, offers: Iterable[Offer]) -> None:
         """Send the terms of the masks to connected participants, unless they have confirmed them.
 
-        Each is waited for once. Who did not answer then is asked again, and the answer is taken when it has come.
+        Each is waited for once. A participant who does not answer in time is asked again, without waiting.
         """
         removed, node_of = self.roster.control.removed, self.roster.node_of
         refused: dict[str, str] = {}
@@ -246,7 +246,7 @@ class MaskedRounds:
         """Ask connected participants, by name; return the documents of those who answered with their code.
 
         ask      sends the messages and returns the replies
-        refused  gets what the others' nodes said instead
+        refused  gets the refusals of the others' nodes
         """
         node_of = {name: self.roster.node_of[name] for name in documents if name in self.roster.node_of}
         name_at = {node: name for name, node in node_of.items()}
@@ -283,14 +283,14 @@ class Sum:
     context     of the round
     reports     by index: the masked reports that arrived and count
     locked      by index of the owner: the shares of their own mask, by holder
-    marks       by name: what tells their report from another
+    marks       by name: the mark that identifies their report
     signed      by index: the list of who is missing that they signed last, and its signature
-    told_keys   by who told them, and by who is missing: the keys of the masks that they share
+    told_keys   by participant who revealed them, and by missing participant: the keys of their shared masks
     rejected    why somebody's report or answer does not count
     asked       those who were asked for a report, with the list of who is absent that they were to sign
     repeated    whether participants may have signed lists in this round before the server was stopped
     counted     whether the round is a new one, whose sum counts among those from its model
-    unjoined    why somebody's list does not go with the others' in such a round; if there is no sum, they delivered
+    unjoined    why a list conflicts with the others' lists in such a round; without a sum, its signer delivered
     """
 
     masked: MaskedRounds
@@ -316,9 +316,9 @@ class Sum:
         return {own: (frozenset(peers), threshold(len(peers) + 1) - 1) for own, peers in self.peers.items()}
 
     def left_with(self, present: Iterable[int]) -> set[int]:
-        """Those of these who have enough peers among them; none if they are too few, or do not hide each other.
+        """The participants among these with enough peers among them; none if too few or not hiding each other.
 
-        Nobody is left out for too much weight, so that nobody present loses the round.
+        Nobody is left out for too much weight, so nobody present loses the round.
         """
         left = set(present)
         while True:
@@ -328,7 +328,7 @@ class Sum:
             left -= lonely
 
     def _hide_each_other(self, left: set[int]) -> bool:
-        """Whether everybody's node finds that in the sum of these nobody has too much weight."""
+        """Whether everybody's node agrees that nobody has too much weight in this sum."""
         weights = {own: self.masked.members[own].weight for own in left}
         heaviest, fewest = max(weights.values()), min(fewest for _, fewest in self.needed.values())
         worst = [heaviest, heaviest, *[min(weights.values())] * (fewest - 1)]
@@ -360,14 +360,14 @@ class Sum:
     def agree(self) -> tuple[int, ...] | None:
         """Have all who are left sign the same list of who is missing; return it, or None if there is none in time.
 
-        Whoever answers otherwise is left out, so there are at most as many steps as people.
+        Whoever answers with another list is left out, so there are at most as many steps as participants.
         """
         asked_before = False
         while True:
             self._let_removed_go()
             left = self.left_with(self.reports)
             signers = {own for own in left if not left.isdisjoint(self.signed[own][0])}
-            if signers:  # before the server was stopped they signed that people are missing who are back, or say so
+            if signers:  # before a restart they signed that people are missing who are back, or claim this
                 back = {index for own in signers for index in self.signed[own][0]} & left
                 if 2 * len(signers) > len(left):
                     self._unjoin(back, "late: others had signed that it is missing")
@@ -396,7 +396,7 @@ class Sum:
                     self.drop({own}, "no signature of who is missing came in time")
 
     def learn_keys(self, missing: tuple[int, ...]) -> bool:
-        """Learn the masks that those who are left share with the missing; False if somebody did not tell theirs."""
+        """Get the masks that the remaining participants share with the missing; False if one did not come."""
         gone = set(missing)
         wanted = {
             own: peers
@@ -417,7 +417,7 @@ class Sum:
         return not silent
 
     def learn_seeds(self, missing: tuple[int, ...]) -> dict[int, int] | None:
-        """The seeds of the own masks of those who are left; None if too few shares of one were told."""
+        """The seeds of the remaining participants' own masks; None if one has too few shares."""
         asked = {
             own: {
                 "missing": list(missing),
@@ -469,13 +469,13 @@ class Sum:
             self._reject(own, reason)
 
     def _unjoin(self, indices: Iterable[int], reason: str) -> None:
-        """Leave these out of the sum; they are named if there is one without them."""
+        """Leave these out of the sum; they are named if the sum succeeds without them."""
         for own in indices:
             del self.reports[own]
             self.unjoined[own] = reason
 
     def _let_removed_go(self) -> None:
-        """Go on without those whom the operator has removed meanwhile."""
+        """Continue without those whom the operator has removed in the meantime."""
         removed = self.masked.roster.control.removed
         for own in [own for own in self.reports if self.offers[own].client.name in removed]:
             del self.reports[own]
@@ -486,10 +486,10 @@ class Sum:
             self.rejected.append((name, self.masked.roster.node_of.get(name), reason))
 
     def _take_signature(self, own: int, told: Mapping[str, Any], wanted: Iterable[int] | None) -> bool:
-        """Keep the list that somebody signed last; False if there is none, or one that does not hold.
+        """Keep the last list that somebody signed; False if there is none or it is invalid.
 
-        Nobody can have others left out by a list of their own making: it is the one that was sent. Only in a round that
-        the server repeats may it be longer, or, if `wanted` is None, any that was signed then.
+        The list must be the one that was sent, so nobody can exclude others by their own list. Only in a round that the
+        server repeats may it be longer, or, if `wanted` is None, any list that was signed then.
         """
         missing, signature = told.get("missing"), told.get("signature")
         if not isinstance(missing, Sequence) or isinstance(missing, str) or not isinstance(signature, str):
@@ -514,7 +514,7 @@ class Sum:
         return share_check(share, self.context, owner, holder) == self.locked[owner][holder][SHARE_BYTES:]
 
     def _ask(self, action: str, asked: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
-        """Ask participants about this round, by index; wait for those without whom there is no sum."""
+        """Ask participants about this round, by index; wait for those whom the sum needs."""
         answers: dict[int, dict[str, Any]] = {}
         while True:
             documents = {
@@ -543,13 +543,13 @@ def run_masked_round(
 ) -> RoundOutcome:
     """Run a round in which the server sees the sum of the reports only.
 
-    only  in a round that is repeated: the names of those who delivered it, all of whom are needed
+    only  in a round that is repeated: the names of those who delivered it; all of them are needed
     """
     round_sum = _collected(masked, params, call, offers, only)
     change, refused = _opened(round_sum)
     removed = masked.roster.control.removed
     taken = set(round_sum.reports)
-    if refused is not None:  # whoever was there and was not asked delivers too
+    if refused is not None:  # participants who were present and not asked also count as delivering
         refusals = {name for name, _, _ in round_sum.rejected}
         waiting = {
             own for own, offer in round_sum.offers.items() if own not in round_sum.asked and masked.is_ready(offer)
@@ -577,7 +577,7 @@ def run_masked_round(
 def _collected(
     masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer], only: Collection[str] | None
 ) -> Sum:
-    """The masked reports of a round; while too few are there, the server waits for those who are not connected."""
+    """The masked reports of a round; while there are too few, the server waits for those who are not connected."""
     by_index = {offer.client.index: offer for offer in offers}
     index_of = {offer.client.name: offer.client.index for offer in offers}
     peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
@@ -685,7 +685,7 @@ def _keys_in(document: Mapping[str, Any], peers: Sequence[int]) -> dict[int, byt
 
 
 def _share_in(told: object, owner: int) -> int | None:
-    """The share of this owner's mask among those told; None if there is none."""
+    """The share of this owner's mask among the shares in an answer; None if there is none."""
     text = told.get(str(owner)) if isinstance(told, Mapping) else None
     if not isinstance(text, str) or not text.isascii() or not text.isalnum() or len(text) > 2 * SHARE_BYTES:
         return None

@@ -1,15 +1,15 @@
 """Secure aggregation: signed terms, fixed point, masks that cancel in the sum, shares of each participant's own mask.
 
-The scheme is that of Bonawitz et al. (2017), with the neighbours of Bell et al. (2020). A report's weighted change is
-written in fixed point modulo 2**32, in units of bound / 2**30, so a sum of n reports is exact to n/2 units. Two masks
-hide it. For each peer there is a shared mask, which one of the two adds and the other subtracts. And there is a
-participant's own mask, whose seed is shared out among the peers so that `threshold` of them can give it back. In a
-round a peer gives back either the mask that it shares with somebody (if that participant is missing) or its share of
-somebody's own mask (if not), never both: without both, no report can be read on its own.
+The scheme is by Bonawitz et al. (2017), with the neighbours of Bell et al. (2020). A report's weighted change is
+written in fixed point modulo 2**32, in units of bound / 2**30. So a sum of n reports is exact to n/2 units. Two masks
+hide it. For each peer there is a shared mask, which one of the two adds and the other subtracts. There is also a
+participant's own mask. Its seed is shared among the peers so that `threshold` of them can recover it. In a round a peer
+reveals either the mask that it shares with somebody (if that participant is missing) or its share of somebody's own
+mask (if not), never both. Without both, no report can be read on its own.
 
-Everything follows from long-term keys and the `context` of a round, so a restarted computer makes the same bytes again.
-The operator signs the terms after the audition, once per participant, and a node accepts no others. The digest of the
-whole group goes into every key, so masks cancel only among people who were told the same group and the same terms.
+Everything follows from long-term keys and the `context` of a round, so a restarted computer makes the same bytes. The
+operator signs the terms after the audition, once per participant, and a node accepts no others. The digest of the whole
+group goes into every key, so masks cancel only among people who were told the same group and the same terms.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from truthfl.ledger.terms import (
 UNITS = 2**30  # of the bound
 MOST_PEERS = 30
 ROUNDING = 1e-6  # a sum may be longer than the bound by this share
-MOST_LEFT = 2**24  # bytes of streams that wait for the other peer
+MOST_LEFT = 2**24  # bytes of streams that are kept for the other peer
 PRIME = 2**255 - 19  # shares are numbers modulo this one
 SEED_BYTES = 31  # so that a seed is below PRIME
 SHARE_BYTES, CHECK_BYTES = 32, 16
@@ -98,7 +98,7 @@ def is_within(change: NDArray[np.float64], weight: float, bound: float) -> bool:
 
 
 def pair_key(own: AgreementKey, other: str, group: str) -> bytes:
-    """The key that two peers share; `other` is the public agreement key, `group` the digest of who takes part how.
+    """The key that two peers share; `other` is the public agreement key, `group` the digest of all members.
 
     Two participants to whom the operator named another group have another key, and their masks do not cancel.
     """
@@ -124,7 +124,7 @@ def mask_stream(key: bytes, length: int) -> bytes:
 
 
 class SharedStreams:
-    """Streams of peers in one process: whoever asks first leaves one for the other, who may come too late for it."""
+    """Streams of peers in one process: the first caller leaves a stream for the other peer, for a limited time."""
 
     def __init__(self) -> None:
         self._left: OrderedDict[bytes, bytes] = OrderedDict()
@@ -203,7 +203,7 @@ def seed_from(shares: Mapping[int, int]) -> int:
 
 
 def locked_share(share: int, pair: bytes, context: bytes, owner: int, holder: int) -> bytes:
-    """A share for its holder alone, and a check by which anybody recognizes the share once it is told."""
+    """A share that only its holder can read, and a check that identifies the share once it is revealed."""
     content = share.to_bytes(SHARE_BYTES, "big")
     return _xor(content, _share_pad(pair, context, owner, holder)) + share_check(share, context, owner, holder)
 
@@ -224,7 +224,7 @@ def share_check(share: int, context: bytes, owner: int, holder: int) -> bytes:
 
 
 def survivors_text(context: bytes, missing: Iterable[int]) -> bytes:
-    """What participants sign before they tell anything: that in this round these, and nobody else, are missing."""
+    """The text that participants sign before they reveal anything: that exactly these are missing in this round."""
     return b"truthfl survivors" + context + b":" + b",".join(b"%d" % index for index in sorted(missing))
 
 
@@ -251,7 +251,7 @@ MOST_INDEX = 2**31
 
 @dataclass(frozen=True)
 class Member:
-    """One of those whose reports are added up.
+    """A participant whose reports are added up.
 
     weight         of their report in a round in which they are asked
     agreement_key  public; peers share masks by it
@@ -268,7 +268,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Group:
-    """What must be the same for all whose reports are added up: masks cancel among them alone.
+    """The values that all members must share: masks cancel only among participants with the same values.
 
     terms    the digest of the job's terms
     total    the sum of the offers' weights of those who take part; weights are divided by it
@@ -288,7 +288,7 @@ class Group:
 
 @dataclass(frozen=True)
 class MaskTerms:
-    """What a participant was promised about masks.
+    """The promises to a participant about masks.
 
     group    the digest of the group
     members  how many there are
@@ -303,7 +303,7 @@ class MaskTerms:
     peers: Mapping[int, Member]
 
     def peers_in(self, round_: int) -> dict[int, Member]:
-        """The peers who are asked in this round, as everybody can tell from the seed and the terms."""
+        """The peers who are asked in this round; this follows from the seed and the terms."""
         return {index: peer for index, peer in self.peers.items() if is_asked(self.seed, peer, round_)}
 
     @cached_property
@@ -322,14 +322,14 @@ def is_asked(seed: int, member: Member, round_: int) -> bool:
 
 
 def group_of(offer: Offer, total: float, members: Sequence[Member]) -> Group:
-    """The group of all these members, one of whom has this offer; their order does not matter."""
+    """The group of all these members, one of whom has this offer. Their order does not matter."""
     ordered = sorted(members, key=lambda member: member.index)
     people = digest({"members": [list(vars(member).values()) for member in ordered]})
     return Group(offer.job_digest, total, len(ordered), people)
 
 
 def member_of(document: Mapping[str, Any], total: float) -> Member:
-    """The member with this acceptance, where the weights of all have this sum."""
+    """The member with this acceptance, for this sum of all weights."""
     share = document["participation"]
     keys = document["agreement_key"], document["list_key"]
     return Member(document["index"], document["weight"] / total / share, *keys, share)

@@ -1,7 +1,7 @@
-"""What the operator approves before the first offer, and the files by which the server asks.
+"""The plan that the operator approves before the first offer, and the files through which the server asks.
 
-The server's terminal and page read the question and write the answer. `truthfl approve`, which may run under another
-account, answers by a signed row of the ledger alone.
+The server's terminal and page read the question and write the answer. `truthfl approve` may run under another account.
+It answers only by a signed row of the ledger.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def show_plan(folder: Path, plan: PlanSummary) -> None:
 def ask_by_file(folder: Path, plan: PlanSummary, in_ledger: Callable[[str], bool | None] = lambda _: None) -> bool:
     """Show the plan, and wait for the answer.
 
-    in_ledger  called with the plan's digest: the answer to it that the ledger has; None if there is none
+    in_ledger  returns the ledger's answer to the plan with this digest; None if there is none
     """
     show_plan(folder, plan)
     place = folder / FOLDER
@@ -67,7 +67,7 @@ def answer_plan(folder: Path, plan: PlanSummary, *, approved: bool) -> None:
 
 
 def is_answered(folder: Path, plan: PlanSummary) -> bool:
-    """Whether it was said of this plan if its offers may be sent."""
+    """Whether this plan has an answer."""
     try:
         return read_document((folder / FOLDER / ANSWER).read_bytes()).get("plan") == digest(plan.document())
     except FileNotFoundError:
@@ -84,10 +84,10 @@ NOT_APPROVED = "the operator did not approve the plan; no offer was made."
 
 @dataclass(frozen=True)
 class PlannedOffer:
-    """One client's offer in a few numbers; money is in the job's currency.
+    """The main numbers of one client's offer. Money is in the job's currency.
 
-    most   her cap; under a contract without one, what she would be paid for a perfect model, with a loss of 0
-    worth  what her work adds to that of the others; None if the plan does not know
+    most   the pay cap; without a cap in the contract, the pay for a perfect model, with a loss of 0
+    worth  what this client's work adds to that of the others; None if the plan does not know it
     """
 
     client: str
@@ -101,11 +101,11 @@ class PlannedOffer:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """A plan for the operator's eyes.
+    """A plan as the operator sees it.
 
     minor_units     how many of them are one unit of the currency, which says with how many decimals money is shown
     has_cap         whether pay has a cap
-    left_out        by name: why a client who enrolled is not asked
+    left_out        by name: why an enrolled client is not asked
     worth           what all work together is worth to the operator: loss_value times (untrained_loss − the expected
                     loss); None if the plan does not know
     untrained_loss  the loss of a model that nobody trained; None if the plan does not know
@@ -164,11 +164,11 @@ class PlanSummary:
 
     @property
     def largest_factor(self) -> float:
-        """The most that anybody is expected to be paid, as a multiple of the cost of her work."""
+        """The most that anybody is expected to be paid, as a multiple of the cost of their work."""
         return max(offer.expected_pay / offer.cost for offer in self.offers)
 
     def covers(self, later: PlanSummary) -> bool:
-        """Whether who approved this plan has approved the later one: it costs no more, in expectation and at most."""
+        """Whether approval of this plan covers the later one: it costs no more, in expectation and at most."""
         return later.total_expected <= self.total_expected and later.total_most <= self.total_most
 
     def document(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The operator's commands: which a job takes as it is now, writing them, and what participants are told about them."""
+"""The operator's commands: which ones a job accepts now, how they are written, and what participants hear."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def write_command(
 ) -> Entry:
     """Sign a command and write it as the job's next.
 
-    fields     of the job as it is when the command is written: those of the command besides its reason
+    fields     returns the command's fields besides its reason, for the job as it is when the command is written
     other_key  the error if the job is another operator's
     """
 
@@ -129,7 +129,7 @@ def write_command(
 
 
 def user_name() -> str:
-    """Who acts: the account that this process belongs to."""
+    """Who gives the command: the account of this process."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -137,11 +137,11 @@ def user_name() -> str:
 
 
 def require_removable(view: JobView, name: str, live: LiveStatus | None = None) -> None:
-    """Raise `InputError` unless this client is in the job and was not removed; she need not have a contract.
+    """Raise `InputError` unless this client is in the job and was not removed. They need not have a contract.
 
-    Nor if the running server, which has lost the model, still has to repeat a round with her report.
+    Also raise it if the running server has lost the model and must still repeat a round with this client's report.
 
-    live   of the running server; None if it does not run
+    live   status of the running server; None if it does not run
     """
     state, known = commanded_state(view), _known_names(view)
     if name not in known:
@@ -164,7 +164,7 @@ def require_removable(view: JobView, name: str, live: LiveStatus | None = None) 
 def require_held(view: JobView, name: str, kind: str) -> None:
     """Raise `InputError` unless the operator can accept or refuse the solo model of this client now.
 
-    Once the time to refuse it is over they can still accept it, also in a job that is settled, so that it is paid.
+    Once the time to refuse it is over, they can still accept it so that it is paid. This also works in a settled job.
     """
     if name in unseen_names(view):
         if kind == ACCEPT:
@@ -189,7 +189,7 @@ def _known_names(view: JobView) -> list[str]:
 def extended_until(
     view: JobView, live: LiveStatus | None, word: str, minutes: float | None, until: str | None
 ) -> tuple[str, datetime]:
-    """The stage that this word means, and its new deadline; raise `InputError` if it is over or that is no extension.
+    """The stage with this name and its new deadline; raise `InputError` if it is over or the time is no extension.
 
     live   of the running server; None if it does not run
     """
@@ -267,7 +267,7 @@ PAUSED_NEWS = coded("news.paused", "The operator paused the job; nothing is aske
 
 
 def tell_command(roster: Roster, command: Command) -> None:
-    """Tell those who are connected what a command means for them."""
+    """Tell connected clients what a command means for them."""
     if command.kind == REMOVE:
         tell_removed(roster, command.fields["client"])
         return
@@ -278,7 +278,7 @@ def tell_command(roster: Roster, command: Command) -> None:
 
 
 def tell_removed(roster: Roster, name: str) -> None:
-    """Tell a removed client that she is, and why, if she is connected; who has a contract still gets her receipt."""
+    """Tell a removed client, if connected, of the removal and its reason. With a contract they still get a receipt."""
     node = roster.node_of.get(name)
     if node is None:
         return
@@ -293,7 +293,7 @@ def tell_removed(roster: Roster, name: str) -> None:
 
 
 def tell_newcomer(roster: Roster, name: str) -> None:
-    """Tell a client who has just connected what concerns her: that she is removed, or that the job is paused."""
+    """Tell a newly connected client what concerns them: that they are removed, or that the job is paused."""
     if name in roster.control.removed:
         tell_removed(roster, name)
     elif roster.control.paused:
@@ -301,7 +301,7 @@ def tell_newcomer(roster: Roster, name: str) -> None:
 
 
 def ended_news(why: str) -> CodedText:
-    """That the operator ended the job before there was a contract; `why` is her reason, or empty."""
+    """The news that the operator ended the job before there was a contract; `why` is their reason, or empty."""
     if why:
         words = "The operator ended the job before there was a contract, and nobody is paid: {reason}."
         return coded("news.ended_early_reason", words, reason=quoted(why))
@@ -309,7 +309,7 @@ def ended_news(why: str) -> CodedText:
 
 
 def _removed_news(reason: str) -> CodedText:
-    """That she was removed; `reason` as it stands in rejections."""
+    """The news that a client was removed; `reason` as it stands in rejections."""
     why = reason.removeprefix(REMOVED).removeprefix(": ")
     if why:
         words = "Nothing more is asked of you: you were removed by the operator: {reason}."
@@ -318,7 +318,7 @@ def _removed_news(reason: str) -> CodedText:
 
 
 def _sentence(command: Command) -> CodedText | None:
-    """A sentence for all; None if the command does not concern them."""
+    """A sentence for all clients; None if the command does not concern them."""
     why = quoted(command.why)
     if command.kind == PAUSE:
         words = "The operator paused the job; nothing is asked of you until it goes on: {reason}."

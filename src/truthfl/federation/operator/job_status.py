@@ -1,6 +1,6 @@
-"""All that the operator wants to know of one job: from the ledger, and from the running server if there is one.
+"""The status of one job for the operator: from the ledger, and from the running server if there is one.
 
-`StatusReader` is for those who look again and again: it reads new entries only. Every text in a status is plain.
+`StatusReader` serves repeated readings: it reads new entries only. Every text in a status is plain.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from truthfl.texts import plain
 class MoneyStatus:
     """What the job may cost and has cost, in its currency, over the offers that are in force.
 
-    minor_units   how many of them are one unit of the currency
+    minor_units   how many minor units make one unit of the currency
     has_cap       whether pay has a cap; otherwise `most` is what a perfect model would cost
     cost          of the work, as the offers suppose it
     expected      pay if all are honest
@@ -68,9 +68,9 @@ class MoneyStatus:
 class PlanStatus:
     """The plan behind the offers in force.
 
-    solo_labels, solo_loss   the learning curve: loss of models trained alone on so many labels; empty without audition
+    solo_labels, solo_loss   learning curve: loss of models trained alone, by number of labels; empty without audition
     labels                   asked of all clients together
-    asked                    (labels, batch size, number of clients): who is asked the same, counted
+    asked                    (labels, batch size, number of clients): how many clients are asked the same
     worth_of_all             what all work together is worth to the operator; None if the plan does not say
     """
 
@@ -88,7 +88,7 @@ class PlanStatus:
 
 @dataclass(frozen=True)
 class RoundTimes:
-    """How long rounds took since the server started: how many, all together, and the last ones one by one."""
+    """Duration of the rounds since the server started: their number, the total, and the last ones singly."""
 
     count: int
     seconds: float
@@ -158,7 +158,7 @@ def times_of(live: LiveStatus | None) -> RoundTimes:
 
 
 def _open_clients(tally: JobTally) -> list[ClientTally]:
-    """Those whose offers are open or accepted."""
+    """The clients whose offers are open or accepted."""
     return [client for client in tally.in_force if client.answer in (None, ACCEPTED)]
 
 
@@ -167,18 +167,18 @@ class ParticipantStatus:
     """One client of the job; money is in the job's currency.
 
     state             in a word or two, as `STATES`
-    reason            why she is left out, held, stopped or removed; "" otherwise
-    invited_until     when the invitation expires that she has not used yet; None if she has none
-    samples           that she enrolled with; None before
+    reason            why the client is left out, held, stopped or removed; "" otherwise
+    invited_until     when the unused invitation expires; None if there is none
+    samples           that the client enrolled with; None before
     connected         None if no server runs
     answer            accepted, declined, or no answer in time; None before
     labels_done       None if it is not known
     solo_loss, passed of the audition; None before or without one
-    refused, refusals how many of her replies were not taken, and the last ones
-    cost              of her work, as her offer supposes it
+    refused, refusals how many of the client's replies were refused, and the last ones
+    cost              of the client's work, as the offer assumes it
     expected_pay      if all are honest
     most_pay          the cap; without one, what a perfect model would pay
-    worth             of her work to the operator, measured on pilot data
+    worth             of the client's work to the operator, measured on pilot data
     settled_pay       None before the settlement
     payment           due, sent, confirmed, failed or not due; None before the settlement
     """
@@ -209,7 +209,7 @@ class ParticipantStatus:
     payment: str | None
 
 
-AWAITED, INVITED, ADMITTED, ABSENT = "awaited", "invited", "admitted", "absent"  # of who has not enrolled
+AWAITED, INVITED, ADMITTED, ABSENT = "awaited", "invited", "admitted", "absent"  # clients who have not enrolled
 STATES = (
     AWAITED,
     INVITED,
@@ -277,14 +277,14 @@ def _participant(
 
 
 def rounds_of(tally: JobTally, client: ClientTally) -> tuple[int, int]:
-    """The number of rounds in which she was asked for a report, and of those in which hers was taken."""
+    """The number of rounds in which the client was asked for a report, and the number of reports taken."""
     taking_part = client.version == tally.version and client.takes_part
     asked = client.asked_listed + (tally.all_asked if taking_part else 0)
     return asked, max(asked - client.missing, 0)
 
 
 def _labels_done(client: ClientTally, live: LiveClient | None, delivered: int) -> int | None:
-    """What the server was told, or all if she has worked with them."""
+    """The number that the server was told, or all labels if the client has trained with them."""
     if client.offer is None:
         return None
     if client.committed or delivered > 0:
@@ -293,7 +293,7 @@ def _labels_done(client: ClientTally, live: LiveClient | None, delivered: int) -
 
 
 def _state(tally: JobTally, client: ClientTally) -> tuple[str, str]:
-    """Her state, and the reason if it is one that ends her part."""
+    """The client's state, and the reason if the state ends their part."""
     if client.name in tally.commands.removed:
         return "removed", tally.commands.removed[client.name]
     if client.audition is None and client.held is not None:
@@ -314,14 +314,14 @@ def _state(tally: JobTally, client: ClientTally) -> tuple[str, str]:
 
 
 def _state_before(tally: JobTally, client: ClientTally) -> str:
-    """Where somebody is who has not enrolled; when offers are made without her, she is absent."""
+    """The state of a client who has not enrolled; absent if offers are made without them."""
     if tally.version:
         return ABSENT
     return ADMITTED if client.admitted else AWAITED if client.invited_until is None else INVITED
 
 
 def _working_state(tally: JobTally, client: ClientTally) -> str:
-    """What somebody with a contract is at."""
+    """The state of a client with a contract."""
     if "start" in tally.last_at:
         return "training"
     if client.audition is not None:
@@ -333,18 +333,18 @@ def _working_state(tally: JobTally, client: ClientTally) -> str:
 class JobStatus:
     """One job, as it is now. Times are ISO 8601 in UTC.
 
-    waits           for whom the round waits, once that takes longer than usual; None if for nobody
+    waits           for whom the round waits, once it takes longer than usual; None for nobody
     running         whether a server runs this job
     address         HOST:PORT that participants use; "" unless it runs
-    stage, since    which stage it is in, or was left in, and since when
+    stage, since    the present or last stage, and when it began
     deadline        when the server stops waiting in this stage; None if it does not wait or does not run
-    ended           why the operator ended the job; None unless she did
+    ended           why the operator ended the job; None if they did not
     rounds_planned  None before there are offers
     test            loss, accuracy and number of samples of the final test
-    without_receipt names of those whose receipt is made and whose nodes have not said that they keep it
-    refused_at      by stage: how many replies were not taken
-    strangers       nodes that were not taken in
-    connections     from which addresses nobody was let in, and why
+    without_receipt names of clients whose receipt is made and whose nodes have not confirmed that they keep it
+    refused_at      by stage: how many replies were refused
+    strangers       nodes that were not admitted
+    connections     addresses that were not admitted, and why
     rows, last_row  the ledger's last entries of this job, latest first, and the last one's number
     unreadable_rows how many entries of the job truthfl did not write
     """
@@ -380,7 +380,7 @@ class JobStatus:
 
 
 class StatusReader:
-    """Reads the status of one job again and again; each time, the entries that were written since."""
+    """Reads the status of one job repeatedly; each time it reads only new entries."""
 
     def __init__(self, ledger: Ledger, job: str) -> None:
         self.ledger = ledger
@@ -401,7 +401,7 @@ class StatusReader:
 
 
 def status_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> JobStatus:
-    """The status from these entries and the server's own."""
+    """The status from these entries and the server's live status."""
     stage, since = recorded_stage(tally)
     if running and live is not None and stage != OVER:
         stage, since = plain(live.stage), live.stage_since

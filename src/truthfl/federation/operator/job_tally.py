@@ -1,7 +1,7 @@
-"""What the ledger says of one job, kept up to date entry by entry, and one line of text per entry.
+"""The ledger's content on one job, updated entry by entry, with one line of text per entry.
 
-A `JobView` is made of all entries at once; this is for those who look every second, and costs what the new entries
-cost. Entries that truthfl did not write are counted and passed over.
+A `JobView` is made of all entries at once. This module serves readers who look every second: the cost depends only on
+the new entries. Entries that truthfl did not write are counted and skipped.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from truthfl.ledger.job_view import known_model
 from truthfl.ledger.terms import JobTerms, job_terms_from, offer_from
 from truthfl.texts import plain
 
-NAMES_TOLD = 5  # in a sentence
+NAMES_TOLD = 5  # named in a sentence
 
 
 def _missing(names: list[str]) -> str:
-    """How many of those who were asked are missing in a round."""
+    """How many of the clients asked are missing in a round."""
     return f"{len(names)} missing" if names else "all reports"
 
 
 def waits_words(waits: RoundWaits) -> str:
-    """For whom a round waits."""
+    """The clients for whom a round waits."""
     names, more = waits.names[:NAMES_TOLD], len(waits.names) - NAMES_TOLD
     return f"round {waits.round:,} waits for {', '.join(names)}{f' and {more:,} more' if more > 0 else ''}"
 
@@ -60,7 +60,7 @@ def describe_hold(document: Mapping[str, Any]) -> str:
 def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
     """Return one line about this entry, or None for kinds that are not shown.
 
-    terms   the job's, None before there are any; they say what a minor unit is
+    terms   the job's terms, which define the minor unit; None before there are any
     """
     document = entry.document
     if entry.kind == "enrolment":
@@ -80,7 +80,7 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         return f"{answer['client']} {'accepts' if answer['kind'] == 'acceptance' else 'declines'}"
     if entry.kind == "audition":
         loss = "no solo model" if document["solo_loss"] is None else f"solo loss {document['solo_loss']:.4f}"
-        stopped = "" if document["passed"] else "; she takes no part in the rounds"
+        stopped = "" if document["passed"] else "; they take no part in the rounds"
         return f"{document['client']}: {loss}{stopped}"
     if entry.kind == "hold":
         return describe_hold(document)
@@ -89,7 +89,7 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         skipped = f"; the model stays as it was: {document['refused']}" if document.get("refused") else ""
         return f"round {document['round']}: {_missing(document['missing'])}{loss}{skipped}"
     if entry.kind == "admission":
-        return f"{document['client']} was admitted with her invitation"
+        return f"{document['client']} was admitted by invitation"
     if entry.kind == "command":
         return describe_command(document)
     if entry.kind == "ended":
@@ -120,15 +120,15 @@ def _describe_other(entry: Entry, terms: JobTerms | None) -> str:
     if entry.kind == "job":
         return f"the job begins, with {len(document['job']['clients']['name'])} clients"
     if entry.kind == "commitment":
-        return f"{document['client']} has trained alone and committed to her model"
+        return f"{document['client']} has trained alone and committed to the model"
     if entry.kind == "start":
         return f"training {'begins' if document['start'] == 0 else 'goes on'} at round {document['round']}"
     if entry.kind == "final":
-        return f"{document['document']['client']} signs that she was told of the final model"
+        return f"{document['document']['client']} signs that the final model's digest arrived"
     if entry.kind == "receipt":
         return f"the receipt of {document['client']} is signed"
     if entry.kind == "acknowledgement":
-        return f"{document['client']} has her receipt"
+        return f"{document['client']} has the receipt"
     if entry.kind == "payment":
         units = 1 if terms is None else terms.minor_units
         amount = minor_money(document["amount"], units, document["currency"])
@@ -156,7 +156,7 @@ def number(value: object) -> float:
 
 @dataclass(frozen=True)
 class RefusedReply:
-    """A reply that was not taken: when, in which stage and round, from whom, and why."""
+    """A refused reply: when, in which stage and round, from whom, and why."""
 
     at: str
     stage: str
@@ -189,8 +189,8 @@ class LedgerRow:
 class TalliedPlan:
     """The numbers of a plan.
 
-    worth          of the work of each whom it asks, in their order, beside that of the others; empty if it is not told
-    worth_of_all   of all work together; None if it is not told
+    worth          of the work of each client whom it asks, in their order, beside the others' work; empty if not known
+    worth_of_all   of all work together; None if not known
     """
 
     version: int
@@ -207,13 +207,13 @@ class TalliedPlan:
 class ClientTally:
     """The entries about one client.
 
-    invited_until   when her last invitation expires; None if there is none that she has not used
-    admitted        whether she used her last invitation
-    samples         that she enrolled with; None before
-    version, index  of her last offer, and her position in it
-    answer          to her last offer: ACCEPTED, DECLINED or NO_ANSWER; None before
-    left_out        why the plan does not ask her
-    asked_listed    rounds whose entry lists her among those who were asked
+    invited_until   when the client's last invitation expires; None if there is no unused one
+    admitted        whether the client used their last invitation
+    samples         that the client enrolled with; None before
+    version, index  of the client's last offer, and their position in it
+    answer          to the client's last offer: ACCEPTED, DECLINED or NO_ANSWER; None before
+    left_out        why the plan does not ask the client
+    asked_listed    rounds whose entry lists the client among those asked
     """
 
     name: str
@@ -226,7 +226,7 @@ class ClientTally:
     answer: str | None = None
     left_out: str | None = None
     committed: bool = False
-    held: str | None = None  # why the operator decides on her solo model
+    held: str | None = None  # why the operator decides on the client's solo model
     audition: dict[str, Any] | None = None  # solo_loss, passed, reason
     asked_listed: int = 0
     missing: int = 0
@@ -239,7 +239,7 @@ class ClientTally:
 
     @property
     def takes_part(self) -> bool:
-        """Whether she accepted and was not stopped at the audition."""
+        """Whether the client accepted and was not stopped at the audition."""
         stopped = self.audition is not None and not self.audition["passed"]
         return self.answer == ACCEPTED and not stopped
 
@@ -250,9 +250,9 @@ class JobTally:
     last            sequence number of the last entry
     first_at        by kind: the time of the first entry
     last_at         by kind: the time of the last
-    all_asked       rounds in which all who take part were asked
-    refused_at      by stage: how many replies were not taken
-    strangers       the last refusals of nodes that are no client of the job
+    all_asked       rounds in which all participants were asked
+    refused_at      by stage: how many replies were refused
+    strangers       the last refusals of nodes that belong to no client of the job
     rows            the last entries in words
     operator_key    whose commands count
     commands        what the operator's commands amount to
@@ -282,7 +282,7 @@ class JobTally:
         self.unreadable = self.unsigned = 0
 
     def add(self, entry: Entry) -> None:
-        """Take in the next entry."""
+        """Add the next entry."""
         self.last = max(self.last, entry.sequence)
         add_kind = getattr(self, f"_add_{entry.kind}", None)
         try:
@@ -304,7 +304,7 @@ class JobTally:
         )
 
     def client(self, name: str) -> ClientTally:
-        """The client of this name; a new one if the job's opening does not have her."""
+        """The client of this name; a new one if the job's opening does not list them."""
         if not isinstance(name, str):
             raise TypeError
         return self.clients.setdefault(name, ClientTally(name))

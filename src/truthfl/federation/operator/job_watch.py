@@ -1,4 +1,4 @@
-"""Watch a job from another process than its server's, by the operator's folder: ledger, live status, waiting plan."""
+"""Watch a job from another process by the operator's folder: ledger, live status, waiting plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN_LEDGER = "ledger.db"
 
 
 class JobWatch:
-    """One job of an operator's folder. Threads may share one, if they call `read` one at a time."""
+    """One job of an operator's folder. Threads may share one if they call `read` one at a time."""
 
     def __init__(self, folder: Path, ledger: Ledger, job: str) -> None:
         self.folder, self.ledger, self.job = folder, ledger, job
@@ -35,11 +35,11 @@ class JobWatch:
         return self._reader.tally.operator_key
 
     def live(self) -> LiveStatus | None:
-        """What the server wrote last; None if there is nothing."""
+        """The server's last live status; None if there is none."""
         return read_live_status(self.folder)
 
     def waiting_plan(self) -> PlanSummary | None:
-        """The plan that the server waits with until the operator approves it; None if there is none."""
+        """The plan that waits for the operator's approval; None if there is none."""
         live = self.live()
         if live is None or live.job != self.job or live.stage != APPROVING or not live.is_current:
             return None
@@ -52,9 +52,9 @@ class JobWatch:
 
 @contextmanager
 def job_watch(folder: Path, ledger_address: str | None = None, job: str | None = None) -> Iterator[JobWatch]:
-    """Watch this job; by default, the one that the folder's server was last started for, or the ledger's last.
+    """Watch this job; by default, the job for which the folder's server last started, or the ledger's last job.
 
-    Who gives the ledger's address and the job, as its server's own process does, may watch a job that has not begun.
+    With the ledger's address and the job given, a job that has not begun can be watched, as by its server's process.
     """
     with open_for_reading(ledger_address or ledger_address_of(folder), operator_of(folder)) as ledger:
         known = job is not None and ledger_address is not None
@@ -72,7 +72,7 @@ def operator_of(folder: Path) -> str | None:
 
 
 def ledger_address_of(folder: Path) -> str:
-    """The address of the ledger of the jobs in this folder; of simulated ones, the file in it."""
+    """The address of the ledger of the jobs in this folder; for simulated jobs, the file in it."""
     try:
         names = set(os.listdir(folder))
     except FileNotFoundError:
@@ -80,9 +80,9 @@ def ledger_address_of(folder: Path) -> str:
             f"{folder} is not there; name the folder of truthfl serve or truthfl run with --out."
         ) from None
     except NotADirectoryError:
-        raise InputError(f"{folder} is no folder; name that of truthfl serve or truthfl run with --out.") from None
+        raise InputError(f"{folder} is not a folder; name a folder of truthfl serve or run with --out.") from None
     except PermissionError:
-        raise ServiceError(f"{folder} can be read by its owner alone; run this under the operator's account.") from None
+        raise ServiceError(f"only its owner can read {folder}; run this under the operator's account.") from None
     except OSError as error:
         raise ServiceError(f"{folder} cannot be read: {error.strerror}.") from None
     if LEDGER_ADDRESS in names:

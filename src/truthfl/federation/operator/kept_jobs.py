@@ -1,6 +1,6 @@
 """The files of an operator's folder, and the jobs in it, each kept as it was begun.
 
-A job that was begun goes on as it was signed, whatever its file says today. Nothing in here is ever overwritten.
+A job that was begun continues as it was signed, whatever its file says today. No file here is ever overwritten.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Draws:
 
 
 def fixed_draws(seed: int) -> Draws:
-    """Draws from a seed alone, to repeat a job exactly. Not secret: the seed determines the test draw too."""
+    """Draws from a seed alone, to repeat a job exactly. They are not secret: the seed also determines the test draw."""
     return Draws(seed, secret_from_seed(seed))
 
 
@@ -61,7 +61,7 @@ def read_draws(path: Path) -> Draws:
 def lock_folder(folder: Path) -> AbstractContextManager[None]:
     """A context in which no other server can use this folder; raise ServiceError if one does."""
     return lock_file(
-        folder / LOCK, f"another server, process {{pid}}, runs on {folder}; end that one, or name another folder."
+        folder / LOCK, f"another server, process {{pid}}, runs on {folder}; stop it, or name another folder."
     )
 
 
@@ -81,7 +81,7 @@ def kept_key(path: Path) -> PrivateKey:
 
 
 def keep_ledger_address(folder: Path, address: str) -> None:
-    """Write the ledger's address, which may hold a password, for other commands; only the owner can read it."""
+    """Write the ledger's address for other commands. It may hold a password, so only the owner can read the file."""
     write_file(folder / LEDGER_ADDRESS, address, private=True)
 
 
@@ -104,9 +104,9 @@ class JobSource:
     text      of its TOML file
     base      the folder in which relative paths begin
     file      the file, for messages
-    contract  the kind of another contract than the text's; "" for that
+    contract  a kind of contract that replaces the text's; "" for the text's
     seed      to repeat a job exactly; None for secret draws
-    change    applied to the job of the text, for example to give it a strategy of the operator's own
+    change    applied to the job of the text, for example to give it the operator's custom strategy
     """
 
     text: str
@@ -130,7 +130,7 @@ class JobSource:
 class KeptJob:
     """A job of the folder.
 
-    differences  what the file says otherwise today, as sentences
+    differences  how today's file differs, as sentences
     complete     whether it is over
     """
 
@@ -143,7 +143,7 @@ class KeptJob:
 
 
 def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = False) -> KeptJob:
-    """The job to serve: the folder's last one if there is any, unless `new`; else the one that the source describes.
+    """The job to serve: the folder's last one, unless there is none or `new`; otherwise the source's.
 
     Raise InputError if the folder's last job is complete and the source describes another one.
     """
@@ -156,8 +156,8 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
     recorded = ledger.find(name, "job", "job")
     if recorded is None and ledger.rows(name):
         raise InputError(
-            f"job {name} in {ledger.name} was not begun with this operator's key; start truthfl serve with the key of "
-            "then, or begin another job with --new."
+            f"job {name} in {ledger.name} was not begun with this operator's key; start truthfl serve with the "
+            "original key, or begin another job with --new."
         )
     made = next((path for path in _made_by_rounds(folder, name) if path.exists()), None)
     if recorded is None and made is not None:
@@ -182,7 +182,7 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
 
 
 def _made_by_rounds(folder: Path, name: str) -> tuple[Path, ...]:
-    """The files that a job has from its auditions and rounds on."""
+    """The files that auditions and rounds of a job add."""
     return checkpoint_path(folder, name), solo_file(folder / "models", name), *published_files(folder, name)
 
 
@@ -248,7 +248,7 @@ def _origin(path: Path) -> dict[str, Any]:
 
 
 def _differences_of_source(kept: KeptJob, source: JobSource) -> tuple[str, ...]:
-    """What the source says otherwise than the kept job."""
+    """How the source differs from the kept job."""
     try:
         found = _differences(kept.job.document(), source.job().document())
     except InputError as error:

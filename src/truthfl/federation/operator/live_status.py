@@ -1,7 +1,7 @@
-"""What a running server knows and the ledger does not: stage and deadline, who is connected, labels so far.
+"""What a running server knows and the ledger does not: stage and deadline, connected clients, labels so far.
 
-The server writes it to a file in the operator's folder; `truthfl status`, the operator's page and the metrics read it.
-Only the owner can read the file, since the ledger's address in it may hold a password. Simulations write none.
+The server writes it to a file in the operator's folder. `truthfl status`, the operator's page and the metrics read it.
+Only the owner can read the file because the ledger's address in it may hold a password. Simulations write none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServerUse:
-    """Seconds, processor seconds of all threads, and bytes to and from nodes, without those of TLS and HTTP."""
+    """Seconds, processor seconds of all threads, and bytes to and from nodes without TLS and HTTP overhead."""
 
     seconds: float
     cpu_seconds: float = 0.0
@@ -36,7 +36,7 @@ class ServerUse:
     received_bytes: int = 0
 
     def since(self, earlier: ServerUse) -> ServerUse:
-        """What was used since then."""
+        """The resources used since then."""
         return ServerUse(
             self.seconds - earlier.seconds,
             self.cpu_seconds - earlier.cpu_seconds,
@@ -46,7 +46,7 @@ class ServerUse:
 
 
 def server_use(grid: Grid) -> ServerUse:
-    """Now; grids of Flower's own do not count bytes."""
+    """The resources used until now; Flower's built-in grids do not count bytes."""
     sent, received = getattr(grid, "bytes_so_far", (0, 0))
     return ServerUse(time.monotonic(), time.process_time(), sent, received)
 
@@ -87,7 +87,7 @@ def write_serving(folder: Path, info: ServingInfo) -> None:
 
 
 def read_serving(folder: Path) -> ServingInfo | None:
-    """What the last server in this folder was started with; None if there was none."""
+    """The options of the last server in this folder; None if there was none."""
     path = folder / SERVING_FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -118,7 +118,7 @@ def note_replies(
 ) -> None:
     """Note that these replies came to a question of this time, in seconds since 1970.
 
-    A reply says itself when it was made; it is taken to be between the question and now.
+    A reply gives the time when it was made. The time is clipped to the interval from the question to now.
     """
     if live.folder is None:
         return
@@ -136,7 +136,7 @@ def note_replies(
 
 
 def note_labels(live: LiveWriter, name: str, labeled: object, asked: int) -> None:
-    """Note how many labels a client says to have; anything but a whole number up to those asked for is ignored."""
+    """Note a client's stated number of labels; ignore it unless it is a whole number up to those asked for."""
     if live.folder is None or type(labeled) is not int or not 0 <= labeled <= asked:
         return
 
@@ -151,7 +151,7 @@ SECONDS_BETWEEN_WRITES = 0.2
 STALE_SECONDS = 10.0  # a running server writes at least every SECONDS_BETWEEN_SIGNS
 SECONDS_BETWEEN_SIGNS = 3.0
 MOST_ROUND_TIMES, MOST_REFUSED_CONNECTIONS = 200, 20
-MOST_STAGE_CHANGES = 100  # that nobody has taken yet
+MOST_STAGE_CHANGES = 100  # not yet read
 
 # Stages, in their order.
 ENROLLING, PLANNING, APPROVING, OFFERING = "enrolling", "planning", "approving", "offering"
@@ -161,11 +161,11 @@ TESTING, OVER = "testing", "over"
 
 @dataclass
 class LiveClient:
-    """One participant, as the running server sees her.
+    """One participant, as the running server sees them.
 
-    last_seen      time of her last message, ISO 8601 in UTC; None if there was none since the server started
-    labeled        how many of the labels that her offer asks for are there; None if she has not said
-    reply_seconds  how long her last reply took
+    last_seen      time of the last message, ISO 8601 in UTC; None if there was none since the server started
+    labeled        how many labels of the offer exist; None if the client has not stated it
+    reply_seconds  how long the last reply took
     """
 
     connected: bool = False
@@ -176,7 +176,7 @@ class LiveClient:
 
 @dataclass(frozen=True)
 class RefusedConnection:
-    """Somebody who was not let in: when, from which address, and why, in a sentence."""
+    """A connection that was not admitted: when, from which address, and why, in a sentence."""
 
     at: str
     address: str
@@ -219,7 +219,7 @@ class LiveStatus:
     cpu_seconds_in_rounds            the server's processor time in them
     sent_bytes_in_rounds, received_bytes_in_rounds  the length of its messages in them, and of the replies
     clients        by name: all clients of the job
-    waits          for whom the round waits, once that takes longer than usual; None if for nobody
+    waits          for whom the round waits, once it takes longer than usual; None for nobody
     refused_connections  the last ones
     """
 
@@ -282,7 +282,7 @@ def read_live_status(folder: Path) -> LiveStatus | None:
 
 
 class LiveWriter:
-    """Holds the status of a running server and writes changes to the file, from a thread of its own.
+    """Holds the status of a running server and writes changes to the file in a separate thread.
 
     A context manager; any thread may call `change`. Without a folder nothing is written.
     """
@@ -316,7 +316,7 @@ class LiveWriter:
         self._changed.set()
 
     def begin(self, stage: str, deadline: str | None = None) -> None:
-        """Enter a stage, or change the deadline of the one that it is in."""
+        """Enter a stage, or change the deadline of the present one."""
 
         def edit(status: LiveStatus) -> None:
             if status.stage != stage:
@@ -353,14 +353,14 @@ class LiveWriter:
         self.change(edit)
 
     def take_stage_changes(self) -> list[StageChange | RoundWaits]:
-        """The changes of stage, pauses, and for whom rounds began to wait, since this was called last."""
+        """The changes of stage, the pauses, and the waits of rounds since the last call."""
         with self._lock:
             taken = list(self._stages)
             self._stages.clear()
         return taken
 
     def note_round(self, use: ServerUse) -> None:
-        """Note what a round took."""
+        """Note the resources that a round took."""
 
         def edit(status: LiveStatus) -> None:
             _append(status.round_seconds, round(use.seconds, 6), MOST_ROUND_TIMES)
@@ -373,7 +373,7 @@ class LiveWriter:
         self.change(edit)
 
     def note_refused_connection(self, address: str, reason: str) -> None:
-        """Note somebody who was not let in."""
+        """Note a connection that was not admitted."""
         refused = RefusedConnection(now(), address, reason)
         self.change(lambda status: _append(status.refused_connections, refused, MOST_REFUSED_CONNECTIONS))
 

@@ -1,4 +1,4 @@
-"""The results of a job that was served: table, sentences, curve, HTML report."""
+"""The results of a served job: table, sentences, curve, HTML report."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def columns(view: JobView) -> tuple[str, ...]:
 
 
 def client_rows(view: JobView) -> list[list[str]]:
-    """One row of cells per client with an offer, and a row with totals. Cost is what the offer takes it to be."""
+    """One row of cells per client with an offer, and a row with totals. Cost is as the offer assumes it."""
     assert view.agreement is not None
     terms, words = view.agreement.terms, part_words(view.agreement)
     sums, rows = [0.0] * (len(words) + 3), []
@@ -84,7 +84,7 @@ def client_rows(view: JobView) -> list[list[str]]:
 
 
 def summary_sentences(view: JobView) -> list[str]:
-    """The result, the money, how long it took, who was stopped, left, or was not asked, and on whom nobody decided."""
+    """The result, money and time; who was stopped, left or was not asked; and on whom nobody decided."""
     if view.agreement is None or view.test is None:
         return [f"Job {view.name} was ended before there was a contract; nobody is paid."]
     terms = view.agreement.terms
@@ -119,9 +119,9 @@ def summary_sentences(view: JobView) -> list[str]:
 
 
 def write_served_report(view: JobView, folder: Path, command: str, version: str) -> Path | None:
-    """Write report.html and the curve's files to a folder of the job's own; return the report's path.
+    """Write report.html and the curve's files to the job's folder; return the report's path.
 
-    None if there was no contract, so that there is nothing to report.
+    None if there was no contract, since then there is nothing to report.
     """
     if view.agreement is None or view.test is None:
         return None
@@ -166,7 +166,7 @@ def _times(view: JobView) -> str:
 
 def _last_refusal(view: JobView, name: str) -> str:
     reasons = [reason for (client, _), reason in view.round_refusals.items() if client == name]
-    return reasons[-1] if reasons else "she was not there"
+    return reasons[-1] if reasons else "they were not there"
 
 
 def _time(entry: Entry) -> datetime:

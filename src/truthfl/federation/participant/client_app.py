@@ -60,7 +60,7 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf, warn: Callable
     """Let this app reply to the protocol's query messages.
 
     signatory_of  returns the signatory of a node's context
-    warn          called with a sentence if a receipt contradicts what was sent; truthfl join says so by itself
+    warn          called with a sentence if a receipt contradicts what was sent; truthfl join reports this separately
     """
 
     @app.query(ENROL)
@@ -117,7 +117,7 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf, warn: Callable
 
 
 def require_from_operator(signatory: Signatory, assignment: ConfigRecord, arrays: ArrayRecord) -> None:
-    """Raise InputError unless a training message has the code of the operator whose offer she accepted."""
+    """Raise InputError unless a training message has the code of the operator whose offer was accepted."""
     key = signatory.code_key(str(assignment["offer"]))
     if not has_code(key, OPERATOR, assignment, "" if key is None else array_bytes_digest(arrays)):
         raise InputError("this message is not from the operator of the accepted offer: its code is wrong.")
@@ -128,7 +128,7 @@ def round_record(
 ) -> ConfigRecord:
     """The record of a report with this digest that says which training message it answers, with a code.
 
-    more  what a masked report tells besides
+    more  further fields of a masked report
     """
     key = signatory.code_key(str(assignment["offer"]))
     fields = {name: assignment[name] for name in ECHOED if name in assignment}
@@ -146,7 +146,7 @@ def required_code(signatory: Signatory, document: Mapping[str, Any]) -> tuple[st
 
 @contextmanager
 def telling_refusals(participant: Participant) -> Iterator[None]:
-    """What the node refuses of the operator's messages in the training is told to its owner too."""
+    """Tell the node's owner too when the node refuses the operator's messages during training."""
     try:
         yield
     except UnlabeledError:
@@ -197,7 +197,7 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
     def masks_query(
         action: str, answer: Callable[[MaskingClient, int, list[int], Mapping[str, Any]], dict[str, Any]]
     ) -> None:
-        """Answer a query on an answered round: which, who is missing, and what else the document has."""
+        """Answer a query on an answered round; its document names the round, the missing and more."""
 
         @app.query(action)
         def query(message: Message, context: Context) -> Message:

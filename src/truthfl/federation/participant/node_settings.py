@@ -1,4 +1,4 @@
-"""The settings of a participant's node, reading the data they name, and the opinion of the model trained on them."""
+"""A participant's node: its settings, the data that they name, and the opinion of the model trained on it."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ ACCEPT_ALL, ACCEPT_IF_IT_PAYS, ASK = "all", "if it pays", "ask"
 class Settings:
     """The settings of one participant's node.
 
-    data                        her samples; pictures are in an .npz file with `images` and optionally `labels`, an idx
+    data                        the samples; pictures are in an .npz file with `images` and optionally `labels`, an idx
                                 file, or a folder of picture files
-    home                        her folder of offers, answers, receipts
-    key                         the file of her private key
-    accept                      "all": accept any offer; "if it pays": those whose expected pay covers her costs;
-                                "ask": she answers on her page or in the terminal
-    labeling_cost, sample_cost  the costs she states; 0 states none
-    task                        what her samples are for, as `TaskChoice.of_argument` reads it
+    home                        the folder of offers, answers, receipts
+    key                         the file of the private key
+    accept                      "all": accept any offer; "if it pays": those whose expected pay covers the stated costs;
+                                "ask": the participant answers on their page or in the terminal
+    labeling_cost, sample_cost  the stated costs; 0 states none
+    task                        what the samples are for, as `TaskChoice.of_argument` reads it
     operator                    the only public key whose offers are answered; "" for any
     """
 
@@ -121,8 +121,8 @@ class OwnPictures:
     samples   their number
     images    returns them for an offer; raises InputError if they do not fit it
     shape     of each; None if they are fitted to what the offer asks for
-    labels    returns the labels for an offer, from the data file or from labels.db in her folder
-    existing  the labels that came with them; None if none did
+    labels    returns the labels for an offer, from the data file or from labels.db in the participant's folder
+    existing  the labels in the data file; None if there are none
     """
 
     samples: int
@@ -133,7 +133,7 @@ class OwnPictures:
 
 
 def pictures_and_labels(data: Path, home: Path) -> OwnPictures:
-    """Her pictures and the source of their labels."""
+    """The participant's pictures and the source of their labels."""
     labeled = labeled_pictures(data)
     if labeled is not None:
         images, known = labeled.images, labeled.labels if labeled.sets is None else labeled.sets
@@ -149,7 +149,7 @@ def pictures_and_labels(data: Path, home: Path) -> OwnPictures:
 
 
 def _unlabeled_pictures(data: Path, home: Path) -> tuple[Source, Callable[[Offer], Images], tuple[int, ...] | None]:
-    """Her readable pictures in labeling order, as a source and for an offer; their shape, None if they are fitted."""
+    """The readable pictures in labeling order, as a source and for an offer; their shape, None if they are fitted."""
     ordered = in_kept_order(open_samples(data, home=home), home)
     if not data.is_dir():
         source, images = load_pictures(ordered)
@@ -174,13 +174,13 @@ def _picture_ids(settings: Settings) -> tuple[str, ...]:
 
 
 def labels_came_along(settings: Settings) -> bool:
-    """Whether her samples have labels already, in the file itself."""
+    """Whether the samples already have labels in the file itself."""
     of_task = _task_data(settings)
     return labeled_pictures(Path(settings.data)) is not None if of_task is None else of_task.read.labels is not None
 
 
 def samples_to_show(settings: Settings) -> tuple[Source, list[list[int]] | list[int] | list[str] | None]:
-    """Her samples in labeling order, and the labels in the file itself: numbers or names of classes, or None."""
+    """The samples in labeling order, and the labels in the file itself: numbers or names of classes, or None."""
     of_task = _task_data(settings)
     if of_task is not None:
         return of_task.source, of_task.existing_labels
@@ -193,7 +193,7 @@ def samples_to_show(settings: Settings) -> tuple[Source, list[list[int]] | list[
 
 @lru_cache(maxsize=8)
 def _task_data(settings: Settings) -> TaskData | None:
-    """Her samples, read once, if her task is another than pictures."""
+    """The samples, read once, if the task is not pictures."""
     choice = TaskChoice.of_argument(settings.task)
     return None if choice.is_pictures else TaskData(Path(settings.data), Path(settings.home), choice)
 
@@ -222,9 +222,9 @@ def labeled_pictures(data: Path) -> LabeledImages | None:
 
 
 def decision(settings: Settings, offer: Offer, *, samples: int | None = None) -> bool | None:
-    """Whether to accept an offer by the setting `accept`; None if she answers herself.
+    """Whether to accept an offer by the setting `accept`; None if the participants answer themselves.
 
-    samples  the number of samples that her stated labeling cost is for; None for those that the offer asks for
+    samples  the number of samples to which the stated labeling cost refers; None for those that the offer asks for
     """
     if settings.accept == ACCEPT_ALL:
         return True
@@ -240,7 +240,7 @@ def decision(settings: Settings, offer: Offer, *, samples: int | None = None) ->
 
 
 def solo_opinion(settings: Settings) -> OpinionSource:
-    """Asks her solo model of the newest job that has one; before that, a quick model."""
+    """Asks the participant's solo model of the newest job that has one; before that, a quick model."""
     quick = quick_opinion(samples_to_show(settings)[0])
 
     def opinion(labels: Sequence[int], classes: Sequence[str]) -> Opinion | None:

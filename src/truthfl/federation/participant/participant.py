@@ -56,7 +56,7 @@ class KeptAudition:
 
 
 def keep_audition(home: Path, offer_hash: str, model: Params) -> KeptAudition:
-    """Write the model with a new salt unless there is one for this offer; return what is in her folder then."""
+    """Write the model with a new salt unless there is one for this offer; return what is then in the folder."""
     salt = np.frombuffer(bytes.fromhex(new_secret()), dtype=np.uint8)
     content = npz_bytes({"salt": salt, "model": np.asarray(model, dtype=np.float32)})
     write_file(_path(home, offer_hash), content, private=True, keep_existing=True)
@@ -66,7 +66,7 @@ def keep_audition(home: Path, offer_hash: str, model: Params) -> KeptAudition:
 
 
 def read_audition(home: Path, offer_hash: str) -> KeptAudition | None:
-    """What was kept for this offer; None if nothing was."""
+    """The salt and model kept for this offer; None if there are none."""
     path = _path(home, offer_hash)
     if not path.exists():
         return None
@@ -90,28 +90,28 @@ LabelSource = Callable[[Offer], Labels | LabelSets | None]
 
 
 class UnlabeledError(InputError):
-    """Labels are missing, as the participant knows."""
+    """Labels are missing, and the participant knows it."""
 
 
 @dataclass(eq=False, kw_only=True)
 class Participant(Signatory):
-    """One client with samples, on her own machine or simulated.
+    """One client with samples, on their own machine or simulated.
 
-    samples_for      returns the features of her samples for an offer, by its task; raises InputError if they do not fit
+    samples_for      returns the features of the samples for an offer, by its task; raises InputError if they do not fit
     labels           returns the labels for an offer, one per sample, or sets if it allows several; None until all are
                      there; raises InputError if there are others than the offer's classes
-    image_shape      of her pictures; None if they are fitted to what the offer asks for, or her samples are others
-    task             what she says that her samples are for
+    image_shape      of the pictures; None if they are fitted to the offer, or if the samples are not pictures
+    task             the stated task of the samples
     count_labels     returns how many of the labels for an offer are there, while some are not; None if it is not known
-    existing_labels  of her pictures, if they came with labels; those are checked when an offer tells the classes
+    existing_labels  the labels that came with the pictures, if any; they are checked when an offer names the classes
     behaviour        for simulations: the name of a behaviour, or a `Behaviour`
-    own_secret       from which private training draws, and masked reports their batches; None, in simulations, lets
+    own_secret       secret of the draws in private training and of masked reports' batches; None, in simulations, lets
                      the draws follow from the job's seed
     accepted_offers  by hash: a cache of offers and their models
-    keeps_features   whether her samples' features stay in memory; otherwise `samples_for` is called for each use
+    keeps_features   whether the samples' features stay in memory; otherwise `samples_for` is called for each use
     mask_stream      computes a mask; simulations share them
     features_for     by hash: a cache of them
-    masks            by hash: her masks under the offer
+    masks            by hash: the masks under the offer
     starts           by hash: a cache of the models from which training starts
     """
 
@@ -156,7 +156,7 @@ class Participant(Signatory):
         return super().answer_offer(document)
 
     def _sample_fault(self, offer: Offer) -> str | None:
-        """A sentence if her samples, or her task, do not fit the offer; None otherwise."""
+        """A sentence if the samples or the task do not fit the offer; None otherwise."""
         offered = PICTURES.name if offer.job.task is None else str(offer.job.task["name"])
         if offered in BUILT_IN and offered != self.task.name:
             how = coded("news.without_task", "without --task")
@@ -195,7 +195,7 @@ class Participant(Signatory):
         return self.features_for[offer.hash][: offer.client.samples]
 
     def _existing_label_fault(self, offer: Offer) -> str | None:
-        """A sentence if labels that came with her pictures are not among the job's classes; None otherwise."""
+        """A sentence if labels that came with the pictures are not among the job's classes; None otherwise."""
         labels, classes = self.existing_labels, len(offer.job.classes)
         if labels is None:
             return None
@@ -226,7 +226,7 @@ class Participant(Signatory):
         offer, _ = self._accepted_offer_and_model(offer_hash)
         try:
             labels = self.labels(offer)
-        except InputError as error:  # she hears it at once; the server hears that the labels are not there
+        except InputError as error:  # the participant hears it at once; the server hears that labels are missing
             participant_folder.put_news(self.folder, english(sentence_of(error)), over=False)
             return False
         return labels is not None and len(labels) >= offer.client.samples
@@ -236,9 +236,9 @@ class Participant(Signatory):
         return None if self.count_labels is None else min(self.count_labels(offer), offer.client.samples)
 
     def commit_audition(self, offer_hash: str) -> str:
-        """Train alone, keep the model, and return her commitment to it; the same one when asked again.
+        """Train alone, keep the model, and return the commitment to it; the same one when asked again.
 
-        Of each job there is one: several with noise, under several offers, would tell more than was promised.
+        Each job gets one solo model. Several with noise, under several offers, would reveal more than was promised.
         """
         with one_at_a_time(self.folder, AUDITION):
             self._require_only_audition(self.accepted_offer(offer_hash))
@@ -277,7 +277,7 @@ class Participant(Signatory):
         return commitment
 
     def open_audition(self, offer_hash: str, word: object) -> KeptAudition:
-        """The salt and the model that was committed to, for an operator who signed that the commitment arrived."""
+        """The salt and the committed model, for an operator who signed that the commitment arrived."""
         kept = read_audition(self.folder, offer_hash)
         if kept is None:
             raise InputError("no model was committed to for this offer.")
@@ -301,7 +301,7 @@ class Participant(Signatory):
         return self._accepted_offer_and_model(offer_hash)[0].job
 
     def masking(self, offer_hash: str) -> MaskingClient:
-        """Her masks under an accepted offer; raise InputError if it has no agreement key."""
+        """The masks under an accepted offer; raise InputError if it has no agreement key."""
         if offer_hash not in self.masks:
             offer = self.accepted_offer(offer_hash)
             if not offer.job.masked:
@@ -311,7 +311,7 @@ class Participant(Signatory):
         return self.masks[offer_hash]
 
     def report(self, offer_hash: str, common: Params, round_: int) -> Params:
-        """Return her report of one round, as her behaviour makes it; rounds count from 0."""
+        """Return the report of one round, as the behaviour makes it; rounds count from 0."""
         offer, model = self._accepted_offer_and_model(offer_hash)
         labels = self._labels_for(offer)
         own_behaviour = behaviour(self.behaviour)
@@ -357,7 +357,7 @@ class Participant(Signatory):
         )
 
     def _accepted_offer_and_model(self, offer_hash: str) -> tuple[Offer, Model]:
-        """Return an offer that she accepted, and its model."""
+        """Return an accepted offer and its model."""
         if offer_hash not in self.accepted_offers:
             offer = self.accepted_offer(offer_hash)
             self.accepted_offers[offer_hash] = (offer, model_of(offer.job, self.task))

@@ -1,14 +1,14 @@
-"""Which rounds a participant answers, and what they keep of models and keys to answer them.
+"""Which rounds a participant's node answers, and which models and keys it keeps for that.
 
-An operator who chooses the models that participants train from could make reports tell more of their data than the
+An operator who chooses the models that participants train from could make reports reveal more about their data than the
 joint training needs. So a round is answered for one model only. A server that was stopped, or lost its model, asks for
 the same rounds again and gets the same bytes.
 
-A secret on the participant's disk makes a round's noise, with the offer, the round and the model: a second report on
-another model would halve the noise, and the (ε, δ) of the offer would not hold. The batches of masked reports follow
-from it too: whoever knew which samples are in which batch could solve for single samples.
+A round's noise follows from a secret on the participant's disk, the offer, the round and the model. A second report on
+another model would halve the noise, and the (ε, δ) of the offer would not hold. The batches of masked reports also
+follow from the secret: anybody who knew which samples are in which batch could solve for single samples.
 
-All of it is in files, because each message may be handled by a new process.
+Everything is kept in files because each message may be handled by a new process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def kept_secret(home: Path) -> DrawKey:
 
 
 def key_of_audition(secret: DrawKey, offer_hash: str) -> DrawKey:
-    """The key of the draws of her solo training."""
+    """The key of the draws of the solo training."""
     return subkey(secret, offer_hash, "audition")
 
 
@@ -96,9 +96,9 @@ BOUND_SLACK = 1.001  # for rounding in sums
 
 @dataclass(frozen=True)
 class AskedRound:
-    """What a training message says of its round: as `RoundCall` of the protocol.
+    """A training message's fields on its round, as in the protocol's `RoundCall`.
 
-    changed   the number of earlier rounds that changed the model, as the server says
+    changed   the number of earlier rounds that changed the model, as the server states
     received  the digest of the model
     """
 
@@ -124,7 +124,7 @@ class Answering:
     """A round that is being answered; its file is locked.
 
     record  the record of the round, which is written when the report's digest is known
-    before  the record that is in the file for this round, if it is asked for again
+    before  the record of this round in the file, if the round is asked for again
     """
 
     rounds: RoundFile
@@ -135,7 +135,7 @@ class Answering:
     def sent(self, report: str, missing: Collection[int] = ()) -> RoundRecord:
         """Write the record before the report with this digest is sent; raise InputError if another one was sent.
 
-        missing  who is missing by the first list that is signed, of a masked report
+        missing  for a masked report: who is missing by the first signed list
         """
         if self.before is None:
             self.keep_model()
@@ -158,7 +158,7 @@ def answering(
 ) -> Iterator[Answering]:
     """Refuse a round that does not follow; else let the report be made, and keep what was received and sent.
 
-    model, start   the common model, and that of the terms, from which training starts
+    model, start   the common model, and the model of the terms from which training starts
     """
     if asked.round >= offer.job.rounds:
         raise InputError(f"round {asked.round + 1:,} is asked for; the contract has {offer.job.rounds:,} rounds.")
@@ -197,7 +197,7 @@ def _repeated(rounds: RoundFile, asked: AskedRound) -> RoundRecord | None:
 
 @contextmanager
 def one_at_a_time(home: Path, what: str) -> Iterator[None]:
-    """Wait until nobody else does this in the participant's folder, in another thread or process."""
+    """Lock the participant's folder against other threads and processes."""
     path = home / LOCKS / f"{what}.lock"
     try:
         make_folder(path.parent)
@@ -214,8 +214,8 @@ def one_at_a_time(home: Path, what: str) -> Iterator[None]:
 def _require_no_other_sums(home: Path, offer: Offer) -> None:
     """Raise InputError if rounds were answered under another offer of the job.
 
-    With noise, two answers to a round would halve it. Of masked reports, the difference of two sums with one
-    participant more or less tells of that participant's report.
+    With noise, two answers to a round would halve it. For masked reports, the difference of two sums with one
+    participant more or less reveals that participant's report.
     """
     for other in participant_folder.offers(home, {offer.hash}):
         if other.job.name == offer.job.name and last_round(home, other.hash) is not None:
@@ -242,9 +242,9 @@ def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -
 
 
 def _lists(asked: AskedRound, last: RoundRecord) -> tuple[tuple[int, ...], ...]:
-    """Who was missing in the sums that were opened from the model of this round; raise InputError if there are enough.
+    """Who was missing in the sums opened from this round's model; raise InputError if no other sum is allowed.
 
-    The mean of many sums with somebody's report, less that of many without it, would tell that report.
+    The mean of many sums with a report minus the mean of many sums without it would reveal the report.
     """
     if asked.received != last.received:
         return ()
@@ -256,7 +256,7 @@ def _lists(asked: AskedRound, last: RoundRecord) -> tuple[tuple[int, ...], ...]:
 
 
 def _unchanged(asked: AskedRound, last: RoundRecord) -> int:
-    """How many rounds began with the model of the round before, this one included; of reports that are not masked."""
+    """How many rounds began with the model of the round before, this one included; for reports that are not masked."""
     if asked.received != last.received:
         return last.unchanged
     if asked.unchanged < asked.round - last.round:
@@ -272,11 +272,11 @@ def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Par
         raise InputError("the common model has another shape than the contract's, or NaN or infinity.")
     if asked.round == 0 and not np.array_equal(model, initial):
         raise InputError("the first round has another model than the one from which training starts by the offer.")
-    if not offer.job.report_bounds or asked.round == 0 or offer.job.aggregation == OWN:  # of which no bound is known
+    if not offer.job.report_bounds or asked.round == 0 or offer.job.aggregation == OWN:  # for which no bound is known
         return
     last, earlier, steps = rounds.last, initial, asked.round
     kept = None if last is None else rounds.models.model(last.received, model.nbytes)
-    if last is not None and kept is not None:  # else it was lost in a crash, or she has answered no round
+    if last is not None and kept is not None:  # otherwise it was lost in a crash, or no round was answered
         earlier, steps = np.frombuffer(kept, dtype="<f4"), asked.round - last.round
     apart = model - earlier
     with np.errstate(over="ignore"):  # infinity is far away
@@ -290,10 +290,10 @@ def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Par
 
 
 def _largest_change(offer: Offer, changed: Iterable[int]) -> float:
-    """The longest change of the model in a round, if every report keeps the offer's bound B after so many changes.
+    """The longest change of the model in a round, if every report keeps the offer's bound B after this many changes.
 
-    A mean with weights p_i / q_i changes it by at most B over the smallest q_i; a median of each coordinate by √2 B, a
-    trimmed mean that keeps at least a quarter of the reports by 2 B.
+    A mean with weights p_i / q_i changes it by at most B over the smallest q_i, a median of each coordinate by at most
+    √2 B, and a trimmed mean that keeps at least a quarter of the reports by at most 2 B.
     """
     robust = 1.0 if offer.job.aggregation == MEAN else 2.0
     bound = max(offer.job.bound_of_round(earlier) for earlier in changed)

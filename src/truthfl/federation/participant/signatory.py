@@ -45,9 +45,9 @@ LONGEST_ENCODED = 4 * (max(LARGEST.values()) // 3 + 1)  # letters of one file in
 
 
 def received_examples(files: object, instructions: Instructions) -> dict[Example, bytes]:
-    """The content of each example of these instructions, from files in base64 by digest, which are not trusted.
+    """The content of each example of these instructions, from untrusted base64 files by digest.
 
-    Raise `InputError` if one is missing, is another than the offer names, is too large, or is dangerous to show.
+    Raise `InputError` if one is missing, is not the one the offer names, is too large, or is dangerous to show.
     """
     return {example: _received(files, example) for example in instructions.examples}
 
@@ -78,12 +78,12 @@ Decide = Callable[[Offer], bool | None]
 class Signatory:
     """One client with a signing key and a folder of documents.
 
-    samples                     the number of samples she has
-    key                         signs her answers
+    samples                     the number of samples that the client has
+    key                         signs the answers
     folder                      for offers, answers, receipts and news
-    decide                      returns whether to accept an offer; None leaves the answer to her page or terminal
-    labeling_cost, sample_cost  the costs she states; None states none
-    operator                    the only public key whose offers are answered; "" believes the first offer of a job
+    decide                      returns whether to accept an offer; None leaves the answer to the page or terminal
+    labeling_cost, sample_cost  the stated costs; None states none
+    operator                    the only public key whose offers are answered; "" trusts the key of a job's first offer
     code_keys                   by offer: a cache of `code_key`
     """
 
@@ -104,13 +104,13 @@ class Signatory:
         return description | {name: cost for name, cost in costs.items() if cost is not None}
 
     def signed_description(self, job: str, challenge: str) -> dict[str, Any]:
-        """Her description, signed for this job and the server's challenge, so that nobody else can enrol her."""
+        """The client's description, signed for this job and the server's challenge, so nobody else can enrol them."""
         description = self.describe()
         proof = {"kind": "enrolment", "job": job, "challenge": challenge, "description": description}
         return {"document": description, "signature": sign(self.key, proof)}
 
     def note_job(self, job: str) -> None:
-        """Write down the name of the job that she is asked to enrol in, so that its receipt is known as such."""
+        """Write the name of the job that asks for the enrolment, so that its receipt is recognized."""
         participant_folder.put_current_job(self.folder, job[:LONGEST_JOB_NAME])
 
     def answer_offer(self, document: dict[str, Any]) -> dict[str, Any] | None:
@@ -135,16 +135,16 @@ class Signatory:
         return participant_folder.put_answer(self.folder, offer, self.key, accepted=accepted)
 
     def lacks_examples(self, document: dict[str, Any]) -> bool:
-        """Whether an offer names examples of its classes that are not in her folder; she answers when they are."""
+        """Whether an offer names examples of its classes that are not in the folder; the answer waits for them."""
         instructions = offer_from(document).job.instructions
         return instructions is not None and any(
             kept_example(self.folder, example) is None for example in instructions.examples
         )
 
     def keep_examples(self, document: dict[str, Any]) -> None:
-        """Write the examples of an offer to her folder; each must be the one that the operator signed.
+        """Write the examples of an offer to the folder; each must be the one that the operator signed.
 
-        One that is another, too large or dangerous is refused, and her page says so.
+        A different, too large or dangerous example is refused, and the page shows this.
         """
         envelope = document.get("offer")
         if not isinstance(envelope, dict):
@@ -161,7 +161,7 @@ class Signatory:
             keep_example(self.folder, example, content)
 
     def _sound_offer(self, document: dict[str, Any]) -> Offer:
-        """The offer in this document; raise InputError unless it is to her and sound."""
+        """The offer in this document; raise InputError unless it is to this client and sound."""
         offer = offer_from(document)
         if offer.client.public_key != public_line(self.key) or offer.client.name != self.name:
             raise InputError(f"the offer is to {offer.client.name}, with another key than {self.name}'s.")
@@ -176,7 +176,7 @@ class Signatory:
         return offer
 
     def _require_known_operator(self, offer: Offer) -> None:
-        """Raise InputError if an offer is of another key than the operator's, or than an earlier offer of its job."""
+        """Raise InputError if an offer's key is not the operator's, or not that of the job's earlier offers."""
         if self.operator and offer.job.operator_key != self.operator:
             participant_folder.put_news(self.folder, OTHER_OPERATOR, over=False)
             raise InputError(f"the offer to {self.name} is signed by another key than the operator's; it is refused.")
@@ -196,18 +196,18 @@ class Signatory:
         return self.accepted_offer(offer_hash) is not None
 
     def labels_so_far(self, offer_hash: str) -> int | None:  # noqa: ARG002
-        """How many of the labels that the offer requires are there, while some are not; None if that is not known."""
+        """How many of the required labels exist while some are missing; None if not known."""
         return None
 
     def accepted_offer(self, offer_hash: str) -> Offer:
-        """Return the offer with this hash; raise InputError unless she accepted it."""
+        """Return the offer with this hash; raise InputError unless it was accepted."""
         offer = participant_folder.read_offer(self.folder, offer_hash)
         if offer is None or not participant_folder.has_accepted(self.folder, offer):
             raise InputError("this offer was not accepted here.")
         return offer
 
     def code_key(self, offer_hash: str) -> bytes:
-        """The key of the codes between her and the operator under an accepted offer."""
+        """The key of the codes between this client and the operator under an accepted offer."""
         if offer_hash not in self.code_keys:
             offer = self.accepted_offer(offer_hash)
             own = participant_folder.agreement_key(self.folder, offer)
@@ -215,7 +215,7 @@ class Signatory:
         return self.code_keys[offer_hash]
 
     def sign_final(self, offer_hash: str, model: str) -> dict[str, Any]:
-        """Sign that she was told this digest of the job's final model, and keep it; another one is refused."""
+        """Sign that this digest of the job's final model arrived, and keep it; another digest is refused."""
         offer = self.accepted_offer(offer_hash)
         if len(model) != DIGEST_LENGTH or not set(model) <= HEX_DIGITS:
             raise InputError("the final model's digest is no hash.")
@@ -225,7 +225,7 @@ class Signatory:
         return word
 
     def keep_news(self, document: dict[str, Any]) -> None:
-        """Write the server's news to her folder."""
+        """Write the server's news to the folder."""
         about, form = plain(document.get("about", "")), document.get("message")
         sentence = from_form(
             plain(document.get("sentence", ""), LONGEST_NEWS), form if len(json.dumps(form)) <= LONGEST_FORM else None
@@ -235,14 +235,14 @@ class Signatory:
             return
         offer = participant_folder.last_accepted_offer(self.folder)
         if offer is None or participant_folder.current_job(self.folder) not in (None, offer.job.name):
-            return  # it is about a job in which she has no contract
+            return  # it is about a job without a contract
         if about == STOPPED:
             node_state.note_stage(self.folder, offer.hash, node_state.STOPPED)
         else:
             node_state.note_pause(self.folder, offer.hash, paused=about == PAUSED)
 
     def keep_receipt(self, receipt: dict[str, Any], content: bytes | None = None) -> str | None:
-        """Write the signed receipt to her folder; return how it contradicts what was sent from here, or None.
+        """Write the signed receipt to the folder; return how it contradicts what was sent from here, or None.
 
         content  the receipt as it was received, if it was
         """

@@ -1,8 +1,8 @@
-"""`TaskData`: a participant's samples of a task other than pictures, as numbers for an offer, with their labels.
+"""`TaskData`: a participant's samples of a task other than pictures, as numbers for an offer, with labels.
 
-The participant's own task reads the file before there is an offer: how many samples, in which order, with which ids.
+The participant's own task reads the file before there is an offer: the number of samples, their order and their ids.
 The task in the offer, which was fitted on the operator's data, makes the numbers. Both results are cached in the
-participant's folder, since each message may be handled in a new process.
+participant's folder because each message may be handled in a new process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST_ENTRIES = 2  # a server runs one job at a time; the one before may still be
 
 
 class RecentEntries(dict[Key, Value]):
-    """Setting an entry drops the oldest ones above `MOST_ENTRIES`; what is dropped must be possible to make again."""
+    """Setting an entry drops the oldest ones above `MOST_ENTRIES`; it must be possible to make them again."""
 
     def __setitem__(self, key: Key, value: Value) -> None:
         super().__setitem__(key, value)
@@ -55,12 +55,12 @@ class RecentEntries(dict[Key, Value]):
 
 
 ORDER, FEATURES = "cache/samples.json", "cache/features.bin"
-REVISION = 1  # to be increased when the cached files get another form
+REVISION = 1  # increase it when the format of the cached files changes
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Her samples in the order in which they are labeled: their rows in the file, and their ids."""
+    """The samples in labeling order: their rows in the file, and their ids."""
 
     rows: tuple[int, ...]
     ids: tuple[str, ...]
@@ -68,7 +68,7 @@ class Listing:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Her samples as numbers, and their labels if the file has them; in the order in which they are labeled."""
+    """The samples as numbers, and their labels if the file has them; in labeling order."""
 
     features: Features
     labels: Labels | LabelSets | None
@@ -78,8 +78,8 @@ class Prepared:
 class TaskData:
     """The samples in a participant's file or folder.
 
-    home      her folder, with labels.db and the cached files
-    choice    the task that she named
+    home      the participant's folder, with labels.db and the cached files
+    choice    the task that the participant named
     prepared  by offer: a cache
     """
 
@@ -90,12 +90,12 @@ class TaskData:
 
     @cached_property
     def read(self) -> ReadSamples:
-        """Her samples as her own task reads them."""
+        """The samples as the participant's own task reads them."""
         return read_by(self.choice.load(), self.data)
 
     @cached_property
     def source(self) -> Source:
-        """Her samples for the labeling page, in the order in which they are labeled."""
+        """The samples for the labeling page, in labeling order."""
         task = self.choice.load()
         source = source_of(self.read, task, str(self.data))
         if self.read.labels is None:
@@ -110,7 +110,7 @@ class TaskData:
 
     @cached_property
     def listing(self) -> Listing:
-        """Her samples in the order in which they are labeled."""
+        """The samples in labeling order."""
         path, key = self.home / ORDER, self._key()
         with suppress(OSError, ValueError, KeyError, TypeError):
             kept = json.loads(path.read_text(encoding="utf-8"))
@@ -118,16 +118,16 @@ class TaskData:
                 return Listing(tuple(kept["rows"]), tuple(kept["ids"]))
         listing = Listing(tuple(sample.row for sample in self.source.samples), self.source.ids)
         content = {"key": key, "rows": listing.rows, "ids": listing.ids}
-        with suppress(ServiceError):  # without the file the next process reads her samples again
+        with suppress(ServiceError):  # without the file the next process reads the samples again
             write_file(path, json.dumps(content), private=True, sync=False)
         return listing
 
     def features(self, offer: Offer) -> Features:
-        """Her samples as numbers, by the offer's task; `InputError` if they do not fit it."""
+        """The samples as numbers, by the offer's task; `InputError` if they do not fit it."""
         return self._prepared(offer).features
 
     def labels(self, offer: Offer) -> Labels | LabelSets | None:
-        """Her labels as positions in the offer's classes, in the file or made by hand; None until all are there."""
+        """The labels as positions in the offer's classes, from the file or made by hand; None until all exist."""
         labels = self._prepared(offer).labels
         if labels is not None:
             return labels
@@ -175,7 +175,7 @@ class TaskData:
         return Prepared(labeled.features[rows], labeled.labels[rows])
 
     def _key(self, offer_task: str = "") -> str:
-        """Of a cached file: changes with her file, her task and the offer's task."""
+        """The key of a cached file: it changes with the samples, the participant's task and the offer's task."""
         values = {"revisions": [REVISION, self.choice.load().revision], "data": _identity(self.data)}
         return digest({**values, "own": self.choice.document(), "offered": offer_task})
 

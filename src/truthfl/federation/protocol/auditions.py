@@ -1,7 +1,8 @@
-"""The audition: clients train alone and commit themselves to their models; then these are opened, checked and tested.
+"""The audition: clients train alone and commit to their models. Then the models are opened, checked and tested.
 
-No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
-in the ledger. What is known from an earlier job is not paid; what is too good waits for the operator (`known_models`).
+No model is opened before all commitments are in the ledger or late. No common model is sent before the results are in
+the ledger. A model known from an earlier job is not paid. A model that is too good waits for the operator
+(`known_models`).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ ShowProgress = Callable[[int], None]
 
 @dataclass(eq=False)
 class Refusals:
-    """Why auditions were refused: by client, and of those that came after another one."""
+    """Why auditions were refused: by client, also for those that came after an earlier one."""
 
     of_client: dict[str, str] = field(default_factory=dict)
     again: dict[str, str] = field(default_factory=dict)
@@ -86,11 +87,11 @@ def hold_auditions(
 ) -> None:
     """Hold the auditions of all accepted offers, unless the ledger has their results; then tell who did not pass.
 
-    labeled            names of the clients whose labels are there
+    labeled            names of the clients who have all labels
     folder             the operator's
     secret             of the test draw
     key                the operator's: signs what arrived
-    progress           called with the number of clients who have committed themselves
+    progress           called with the number of clients who have committed to a model
     seconds_to_decide  how long the operator has to refuse a model that is too good
     """
     view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
@@ -120,7 +121,7 @@ def _collect_commitments(
     refusals: Refusals,
     progress: ShowProgress,
 ) -> dict[str, str]:
-    """Ask clients with labels for their commitments until all are in or time is up; they are in the ledger then."""
+    """Ask clients with labels for their commitments until all arrive or time is up, and write them to the ledger."""
     commitments = {name: str(entry.document["commitment"]) for name, entry in view.commitments.items()}
     refusals.of_client |= {
         offer.client.name: roster.control.removed.get(offer.client.name, NO_LABELS)
@@ -154,9 +155,9 @@ def _collect_commitments(
 def _collect_openings(
     roster: Roster, agreement: Agreement, commitments: Mapping[str, str], refusals: Refusals, key: PrivateKey
 ) -> dict[str, Opened]:
-    """Ask those who have committed themselves for salt and model; return those that are sound.
+    """Ask the clients who committed for salt and model; return the sound ones.
 
-    Each gets the operator's signed word that the commitment arrived, without which no model is sent.
+    Each gets the operator's signed confirmation of the commitment. Without it no model is sent.
     """
     start = model_of(agreement.terms, roster.task).init(agreement.terms.seed)
     allow_replies_of(roster.grid, start.nbytes)
@@ -181,7 +182,7 @@ def _collect_openings(
 
 
 def _confirm_openings(roster: Roster, agreement: Agreement, opened: Mapping[str, Opened], key: PrivateKey) -> None:
-    """Send those whose model was taken the operator's signed word that it arrived; nobody waits until they have it."""
+    """Send the operator's signed confirmation to the clients whose models were taken, without waiting for delivery."""
     documents = {
         roster.node_of[name]: {
             "offer": offer.hash,
@@ -205,14 +206,14 @@ def _ask_until_late(
     record: Callable[[], None] = lambda: None,
     more: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Ask the clients with these offers until all have answered or the time is up.
+    """Ask the clients with these offers until all have answered or time is up.
 
     A client's first answer counts: `take` returns None if it is taken, or the reason why it is refused. Nodes that are
-    away, or disconnect while they are asked, are asked again. Who is removed by the operator is asked no more; that she
-    ends the job does not cut this short, since labels are paid by it.
+    away, or disconnect while they are asked, are asked again. Clients whom the operator removes are not asked again. If
+    the operator ends the job, this continues, since labels are paid by it.
 
-    record  called when `take` has had all replies so far
-    more    by client: what their message has besides
+    record  called after `take` has handled all replies so far
+    more    by client: additional fields of their message
     """
     told, clock = more or {}, roster.stage(AUDITIONING, seconds, ends_with_job=False)
 
@@ -308,7 +309,7 @@ def _reason(offer: Offer, solo_loss: float | None, level_shift: float, refusal: 
 
 
 def _told_reason(offer: Offer, result: Mapping[str, Any]) -> CodedText:
-    """The reason of an audition's row, with its form as far as it has one."""
+    """The reason of an audition's row, with its form if it has one."""
     if result["solo_loss"] is not None:
         return english(_reason(offer, result["solo_loss"], result["level_shift"], None))
     return english(no_model_reason(str(result["reason"])))
@@ -320,7 +321,7 @@ def _rejection(roster: Roster, client: str, reason: str, which: str) -> Item:
 
 
 def _tell_of_no_rounds(roster: Roster, agreement: Agreement, view: JobView) -> None:
-    """Where too few passed for the sums that the contract promises: record it, and tell those who passed."""
+    """If too few passed for the sums that the contract promises, record it and tell those who passed."""
     taking_part = view.taking_part
     if taking_part is None or not taking_part.offers or taking_part.rounds or not agreement.rounds:
         return
@@ -348,7 +349,7 @@ def _tell_of_no_rounds(roster: Roster, agreement: Agreement, view: JobView) -> N
 
 
 def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:
-    """Tell each client who does not take part why, and what it means for her pay."""
+    """Tell each client who does not take part why, and what it means for their pay."""
     for offer in agreement.offers:
         result = view.auditions[offer.client.name].document
         node = roster.node_of.get(offer.client.name)

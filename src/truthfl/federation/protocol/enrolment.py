@@ -1,7 +1,7 @@
 """Enrolment: connected nodes are identified, checked and matched to the job's clients.
 
-A new node is asked who it is, and nobody waits for the reply: a silent node delays neither the enrolment of others nor
-a round. What a client can put right has a form (`coded_text`), so that their page says it in their language.
+A new node is asked who it is, and nobody waits for the reply. So a silent node delays neither the enrolment of others
+nor a round. A problem that a client can correct has a form (`coded_text`), so their page shows it in their language.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ LEAST_COST_SHARE = 0.01  # of the job's cost; a lower statement is a mistake, or
 
 @dataclass(frozen=True)
 class StatedLimits:
-    """What the job says of one client.
+    """The job's values for one client.
 
-    fewest_samples  who brings fewer is not taken in
-    most_samples    further samples of hers are not asked for
+    fewest_samples  a client with fewer is not enrolled
+    most_samples    the offer asks for no more of the client's samples
     label_cost      of one label
     sample_cost     of one sample in one round's gradient
-    cost_range      the lowest and the highest sample cost that she may state, in a job with a distribution of costs
+    cost_range      the lowest and the highest sample cost that may be stated, in a job with a distribution of costs
     """
 
     fewest_samples: int
@@ -64,9 +64,9 @@ class StatedLimits:
 
 @dataclass(frozen=True)
 class ReckonedClient:
-    """What the plan reckons with: her samples, the cost of labeling them all, the cost of one in one gradient.
+    """The plan's values: number of samples, cost of labeling them all, cost of one sample in one gradient.
 
-    stated  whether the last is her own statement, in a job with a distribution of costs
+    stated  whether the client stated the last, in a job with a distribution of costs
     """
 
     samples: int
@@ -76,7 +76,7 @@ class ReckonedClient:
 
 
 def limits_of(job: DataJob) -> dict[str, StatedLimits]:
-    """The limits of each of the job's clients; she need not bring more than the job says that she has."""
+    """The limits of each of the job's clients. They need not bring more samples than the job states."""
     clients, distribution = job.clients, job.server.cost_distribution
     costs = None if distribution is None else cost_range(distribution)
     return {
@@ -88,7 +88,7 @@ def limits_of(job: DataJob) -> dict[str, StatedLimits]:
 
 
 def require_within(description: Mapping[str, Any], limits: StatedLimits) -> None:
-    """Raise `InputError` if a checked enrolment document says what no plan can be made with."""
+    """Raise `InputError` if no plan can be made with the values in a checked enrolment document."""
     samples = description["samples"]
     if samples < limits.fewest_samples:
         words = "{name} brings {count} samples; the job asks for {fewest} or more."
@@ -117,7 +117,7 @@ def require_within(description: Mapping[str, Any], limits: StatedLimits) -> None
 def reckoned(description: Mapping[str, Any], limits: StatedLimits, labeling_cost: float) -> ReckonedClient:
     """The lower of the client's and the job's numbers; `labeling_cost` is the job's, of all `most_samples`.
 
-    In a job with a distribution of costs, the sample cost that she states is taken as it is.
+    In a job with a distribution of costs, the client's stated sample cost is used as it is.
     """
     brought = description["samples"]
     samples = min(limits.most_samples, brought)
@@ -133,29 +133,29 @@ def reckoned(description: Mapping[str, Any], limits: StatedLimits, labeling_cost
 def require_proof(sent: Mapping[str, Any], job: str, challenge: str) -> None:
     """Raise InputError unless a description is signed, for this job and challenge, by the key that it names.
 
-    The sender of a message is not certain: without this, one participant's connection could enrol another.
+    The sender of a message is not certain. Without this, one participant's connection could enrol another.
     """
     if set(sent) != {"document", "signature"} or not isinstance(sent["document"], Mapping):
-        raise InputError("a client's description of herself is not signed.")
+        raise InputError("a client's description is not signed.")
     document = {"kind": "enrolment", "job": job, "challenge": challenge, "description": dict(sent["document"])}
     if not signed_by(str(sent["document"].get("public_key")), document, str(sent["signature"])):
-        raise InputError("a client's description of herself is not signed by the key that it names, for this server.")
+        raise InputError("a client's description is not signed by the key that it names, for this server.")
 
 
 def checked_description(
     sent: Mapping[str, Any], image_shape: tuple[int, ...] | None, task: TaskChoice = PICTURES
 ) -> dict[str, Any]:
-    """Return the enrolment document a client sent, without what her samples are; raise InputError if it is invalid.
+    """Return the enrolment document a client sent, without the kind of samples; raise InputError if it is invalid.
 
-    image_shape  of the job's pictures; None if it has others, or clients need not say what they have. A client who says
-                 None fits hers to what the offer asks for
+    image_shape  of the job's pictures; None if it has others, or clients need not state theirs. None from a client
+                  means that their pictures are fitted to the offer
     """
     _require_task(sent, task)
     required = {"name", "samples", "public_key"} | (set() if image_shape is None else {"image_shape"})
     required |= set() if task.is_pictures else {"task"} | ({"source"} if task.is_own else set())
     optional = {"labeling_cost", "sample_cost"}
     if not required <= set(sent) <= required | optional:
-        raise InputError(f"a client describes herself with {', '.join(sorted(sent)) or 'nothing'}.")
+        raise InputError(f"a client's description consists of {', '.join(sorted(sent)) or 'nothing'}.")
     name = plain_name("name", sent["name"])
     key = normal_public_line(str(sent["public_key"]))
     if image_shape is not None and sent["image_shape"] not in (None, list(image_shape)):
@@ -168,14 +168,14 @@ def checked_description(
 
 
 def _require_task(sent: Mapping[str, Any], task: TaskChoice) -> None:
-    """Raise InputError if a client says that her samples are for another task than the job's."""
+    """Raise InputError if a client's samples are for another task than the job's."""
     stated, name = plain(sent.get("task", PICTURES.name), 60), plain(sent.get("name", "a client"), 60)
     if stated != task.name:
         if task.is_pictures:
-            words = "{name} brings {stated}; this job is on {task}: she joins without --task."
+            words = "{name} brings {stated}; this job is on {task}: they join without --task."
             raise InputError(coded("refusal.without_task", words, name=name, stated=stated, task=task.name))
         file = f"FILE.py:{task.name}" if task.is_own else task.name
-        words = "{name} brings {stated}; this job is on {task}: she joins with --task {file}."
+        words = "{name} brings {stated}; this job is on {task}: they join with --task {file}."
         raise InputError(coded("refusal.with_task", words, name=name, stated=stated, task=task.name, file=file))
     if task.is_own and sent.get("source") != task.source():
         theirs = plain(sent.get("source", "none"), 60)[:8]
@@ -193,30 +193,30 @@ LATE_NEWS = coded(
     "news.late",
     "The job runs without you: its offers were made before you joined. The operator may ask you another time.",
 )
-RECONNECT_SECONDS = 30.0  # how long a server that goes on waits for those who take part
+RECONNECT_SECONDS = 30.0  # how long a restarted server waits for participants
 
 
 @dataclass(eq=False)
 class Roster:
-    """The job's clients and the nodes they are connected with.
+    """The job's clients and their connected nodes.
 
     names          of the job's clients
     image_shape    of the job's pictures; None if clients train on other data
     task           what is learned
     authenticated  whether nodes are registered with Flower by name and key; enrolments must then match the registration
-    limits         by client: what she may say of herself; empty if any number of samples and any cost will do
+    limits         by client: the limits of their statements; empty if any number of samples and any cost is accepted
     descriptions   by client: the checked enrolment document, as in the ledger
-    node_of        by client: the id of her connected node
-    contract       names of those with whom there is a contract; None before there is one
+    node_of        by client: the id of their connected node
+    contract       names of the clients with a contract; None before there is one
     handled_nodes  connected nodes that replied to the enrolment message, accepted or not
     challenges     by node that was asked who it is: what its reply must sign
-    greetings      those questions
+    greetings      the questions to them
     news           sentences that were sent
-    refusals       counts those that are no client's of a round, for the ledger
+    refusals       counts those in a round that belong to no client, for the ledger
     control        the operator's commands
-    live           what other processes may know of the running server
-    missed         called now and then with the public keys that nodes have proved since, by node, and which of these
-                   nodes are connected for receipts alone
+    live           the live status for other processes
+    missed         called at intervals with the public keys that nodes have newly proved, by node, and those of the
+                   nodes that are connected only for receipts
     """
 
     grid: Grid
@@ -260,10 +260,10 @@ class Roster:
     ) -> list[tuple[int, Message]]:
         """Send messages and return (node id, reply) for the replies in time, which the live status notes.
 
-        Commands are read meanwhile: replies of clients who are removed are not waited for.
+        Commands are read in the meantime. Nobody waits for the replies of removed clients.
 
-        clock   of the stage that asks; nobody waits longer when a command interrupts it
-        noting  called now and then with the names of those whose replies are still waited for
+        clock   of the stage that asks; waiting ends when a command interrupts it
+        noting  called at intervals with the names of clients whose replies are still awaited
         """
         name_of = {node: name for name, node in self.node_of.items()}
 
@@ -281,11 +281,11 @@ class Roster:
         return replies
 
     def tell(self, nodes: Iterable[int], sentence: str, *, over: bool, about: str = "") -> None:
-        """Send a sentence to these nodes; nobody waits until they have it. As in `news_messages`."""
+        """Send a sentence to these nodes without waiting for delivery; as in `news_messages`."""
         self.news.send(news_messages(nodes, sentence, over=over, about=about), NEWS_TIMEOUT)
 
     def stage(self, stage: str, seconds: float, *, ends_with_job: bool = True) -> StageClock:
-        """Enter a stage in which the server waits so long, unless the job is paused: then wait first."""
+        """Enter a stage in which the server waits this long; if the job is paused, first wait for it to resume."""
         self.hold()
         return StageClock(self.control, self.live, stage, seconds, self.refresh, ends_with_job=ends_with_job)
 
@@ -294,12 +294,12 @@ class Roster:
         hold_while_paused(self.control, self.live, self.refresh)
 
     def refresh_sometimes(self) -> None:
-        """Refresh unless that was done a moment ago."""
+        """Refresh unless the last refresh was a moment ago."""
         if time.monotonic() >= self.last_refresh + SECONDS_BETWEEN_REFRESHES:
             self.refresh()
 
     def refresh(self) -> None:
-        """Remove nodes that disconnected, ask new ones who they are, and enrol those that have replied."""
+        """Remove nodes that disconnected, identify new ones, and enrol those that have replied."""
         self.last_refresh = time.monotonic()
         connected = set(self.grid.get_node_ids())
         self.node_of = {name: node for name, node in self.node_of.items() if node in connected}
@@ -314,14 +314,14 @@ class Roster:
         note_connected(self.live, {*self.node_of, *self._silent_names(new_nodes)})
 
     def _guests(self, new_nodes: Collection[int]) -> dict[int, str]:
-        """By node: the key of those among these that are let in without a name, to get receipts of earlier jobs."""
+        """By node: the keys of the nodes that are admitted without a name, to get receipts of earlier jobs."""
         if not new_nodes or not self.authenticated:
             return {}
         registered = registrations(self.grid)
         return {node: registered[node][1] for node in new_nodes if node in registered and not registered[node][0]}
 
     def _silent_names(self, new_nodes: Collection[int]) -> set[str]:
-        """The clients whose nodes are among these, as far as they are registered, and have not said who they are."""
+        """The clients with registered nodes among these that have not yet identified themselves."""
         silent = [node for node in new_nodes if node not in self.handled_nodes]
         if not silent or not self.authenticated:
             return set()
@@ -329,7 +329,7 @@ class Roster:
         return {registered[node][0] for node in silent if node in registered} & self.known_names
 
     def _greet(self, nodes: list[int]) -> None:
-        """Ask these nodes who they are. Those that do not reply are asked again after REPLY_TIMEOUT."""
+        """Ask these nodes for identification; ask again after REPLY_TIMEOUT without a reply."""
         self.challenges |= {node: token_hex(16) for node in nodes}
         messages = [
             query_message(ENROL, node, {"job": self.job_name, "challenge": self.challenges[node]}) for node in nodes
@@ -337,7 +337,7 @@ class Roster:
         self.greetings.send(messages, REPLY_TIMEOUT)
 
     def _admit(self, replies: Iterable[tuple[int, Message]]) -> dict[int, str]:
-        """Enrol nodes that have said who they are, or reject them; return the public keys that they have proved."""
+        """Enrol or reject nodes that have identified themselves; return the public keys that they proved."""
         replied = [(node, reply) for node, reply in replies if node in self.challenges and not reply.has_error()]
         registered = registrations(self.grid) if replied and self.authenticated else {}
         enrolled: list[Item] = []
@@ -354,7 +354,7 @@ class Roster:
                     raise InputError(coded("refusal.other_node", words, name=name))
                 enrolled += self._enrol(node, description)
             except InputError as error:
-                if node in proved:  # before they are told that there is nothing for them here
+                if node in proved:  # before the message that there is nothing for them here
                     self.missed({node: proved.pop(node)}, ())
                 name = registered[node][0] if node in registered else ""
                 self._reject(node, sentence_of(error), name if name in self.known_names else "")
@@ -363,12 +363,12 @@ class Roster:
         return proved
 
     def _enrol(self, node: int, description: dict[str, Any]) -> list[Item]:
-        """Take a client in; return the items for the ledger: none if she has enrolled before."""
+        """Enrol a client; return the items for the ledger, none if they have enrolled before."""
         name = description["name"]
         if name not in self.known_names:
             raise InputError(coded("refusal.unknown", "{name} is not among the job's clients.", name=name))
         if self.contract is not None and name not in self.contract:
-            words = "the job runs without {name}: it has begun. The operator may ask her another time."
+            words = "the job runs without {name}: it has begun. The operator may ask them another time."
             raise InputError(coded("refusal.begun", words, name=name))
         earlier = self.descriptions.get(name)
         if earlier is not None and earlier["public_key"] != description["public_key"]:
@@ -396,7 +396,7 @@ class Roster:
 def wait_for_clients(roster: Roster) -> None:
     """Wait until all of the job's clients have enrolled, or until the enrolment time is up and at least one has.
 
-    Nobody waits for clients whom the operator removed.
+    Clients whom the operator removed are not awaited.
     """
     clock = StageClock(roster.control, roster.live, ENROLLING, roster.server.enrol_seconds, roster.refresh)
     while True:
@@ -410,7 +410,7 @@ def wait_for_clients(roster: Roster) -> None:
 
 
 def wait_for_contract(roster: Roster, names: Collection[str]) -> None:
-    """Wait until these clients of a job that goes on are connected again, but not for long."""
+    """Wait a short time until these clients of a resumed job are connected again."""
     clock = roster.stage(ENROLLING, min(RECONNECT_SECONDS, roster.server.round_seconds))
     while True:
         roster.refresh()
@@ -420,9 +420,9 @@ def wait_for_contract(roster: Roster, names: Collection[str]) -> None:
 
 
 def tell_latecomers(roster: Roster, known: Collection[str]) -> None:
-    """Tell connected clients that the job runs without them if they are not among those who were told already.
+    """Tell connected clients that the job runs without them, except those who already know.
 
-    known  names of those to whom an offer was made, or who were told that they get none
+    known  names of clients with an offer, or who were told that they get none
     """
     late = [node for name, node in roster.node_of.items() if name not in known]
     if late:

@@ -1,8 +1,8 @@
-"""The final model: its digest is told before the test; afterwards model and test set are published and checked.
+"""The final model: its digest is sent before the test. Afterwards model and test set are published and checked.
 
-The test's secret is not known before, so nobody can choose a model that does well on the test, or test another one than
-was trained, unnoticed. The ledger has the hashes of both files and, after the test, the secret. With an audition, the
-solo models are beside them, and their losses are recomputed too.
+The test's secret is not known before. So nobody can choose a model that does well on the test, or test another model
+than the trained one, without being noticed. The ledger has the hashes of both files and, after the test, the secret.
+With an audition, the solo models are published beside them, and their losses are recomputed too.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LATE, AWAY = "no word on the final model in time", "not connected when the final
 
 
 def tell_final_model(roster: Roster, agreement: Agreement, model: str) -> None:
-    """Send the digest of the final model to all clients; write their signed words, or why there is none, to the ledger.
+    """Send the final model's digest to all clients; write their signed confirmations, or why there is none.
 
-    Clients of whom the ledger has either are not asked again.
+    Clients with either in the ledger are not asked again.
     """
     view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     noted = {entry.document["client"] for entry in view.rejections if entry.document["stage"] == "final"}
@@ -66,7 +66,7 @@ def tell_final_model(roster: Roster, agreement: Agreement, model: str) -> None:
 
 
 def _word_or_reason(reply: Message, offer: Offer, model: str) -> dict[str, object] | str:
-    """The client's signed word on the final model, or the reason why the reply is none."""
+    """The client's signed confirmation of the final model, or the reason why the reply is none."""
     document = document_or_reason(reply)
     if isinstance(document, str):
         return document
@@ -84,7 +84,7 @@ def _absence(job: str, client: str, reason: str) -> Item:
     return Item(job, "rejection", f"final/{client}", document)
 
 
-RELATIVE_TOLERANCE = 1e-5  # machines add floating-point numbers in different orders
+RELATIVE_TOLERANCE = 1e-5  # computers add floating-point numbers in different orders
 SHIFT_TOLERANCE = 1e-2  # of a shift, in standard deviations of solo losses
 
 
@@ -120,7 +120,7 @@ def features_name(pictures: bool) -> str:
 def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | None = None) -> str | None:
     """Check the draws of the rounds and recompute the test loss from these files; return the first fault or None.
 
-    own  the task, if it is one of the operator's own
+    own  the task, if it is a custom one
     """
     if view.test is None or view.agreement is None:
         raise InputError(f"job {view.name} has not been tested yet; there is nothing to recompute.")
@@ -182,7 +182,7 @@ def _solo_fault(view: JobView, path: Path, test: LabeledSamples, model: Model) -
             return f"{path} does not hold the model with which {name} auditioned"
         committed = view.commitments[name].document["commitment"]
         if audition_commitment(offers[row].hash, document["salt"], models[row]) != committed:
-            return f"{name} committed herself to another model"
+            return f"{name} committed to another model"
     losses = tested_losses(model, list(models[present]), test, view.test.document["secret"])
     recomputed: dict[str, float | None] = {offer.client.name: None for offer in offers}
     for row, loss in zip(present, losses, strict=True):

@@ -1,4 +1,4 @@
-"""The operator's commands to a running job, and how long the server waits in each stage."""
+"""The operator's commands to a running job, and the server's waiting time in each stage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class JobEndedError(Exception):
 
 
 def commanded_answer(ledger: Ledger, job: str, operator_key: str, plan: str) -> bool | None:
-    """Whether the operator approved, by a command, the plan with this digest; None if no command is about it."""
+    """Whether the operator approved, by a command, the plan with this digest; None without such a command."""
     answer = None
     for _, command in valid_commands(ledger.entries(job, COMMAND), job, operator_key):
         if command.kind in (APPROVE, DISAPPROVE) and command.fields["plan"] == plan:
@@ -62,7 +62,7 @@ class JobControl:
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """Those that were read, in order."""
+        """The commands read so far, in order."""
         return tuple(self._commands)
 
     @property
@@ -76,16 +76,16 @@ class JobControl:
 
     @property
     def removed(self) -> Mapping[str, str]:
-        """By name: why nothing is asked of her any more, as it stands in rejections."""
+        """By name: why nothing more is asked of the client, as it stands in rejections."""
         return self.state.removed
 
     @property
     def extended(self) -> Mapping[str, datetime]:
-        """By stage: the deadline that the operator gave."""
+        """By stage: the deadline that the operator set."""
         return self.state.extended
 
     def poll(self, *, at_once: bool = False) -> list[Command]:
-        """Read new commands, unless that was done a moment ago or `at_once`; tell and return them."""
+        """Read new commands, tell and return them. Without `at_once`, skip this shortly after the last reading."""
         if self.ledger is None or (not at_once and time.monotonic() < self._next_read):
             return []
         new = self._read()
@@ -125,9 +125,9 @@ FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.05, 2.0, 1.5  # seconds between two questio
 
 
 def hold_while_paused(control: JobControl, live: LiveWriter, refresh: Callable[[], None]) -> float:
-    """Wait while the job is paused, unless it is ended; return for how many seconds.
+    """Wait while the job is paused, unless it is ended; return the seconds.
 
-    refresh   called now and then, so that who connects meanwhile is known
+    refresh   called at intervals, so that new connections are noticed
     """
     control.poll()
     if not control.paused:
@@ -171,7 +171,7 @@ class StageClock:
 
     @property
     def deadline(self) -> float:
-        """When time is up, on the monotonic clock: by the job's terms or the operator's extension, the later one."""
+        """The deadline on the monotonic clock, by the job's terms or the operator's extension, whichever is later."""
         until = self.control.extended.get(self.stage)
         if until is None:
             return self._own_deadline
@@ -183,7 +183,7 @@ class StageClock:
 
     @property
     def over(self) -> bool:
-        """Whether time is up, or the job was ended; while it is paused, time does not pass."""
+        """Whether time is up or the job was ended. Time does not pass during a pause."""
         self.control.poll()
         if self.ends_with_job and self.control.ended is not None:
             return True
@@ -191,13 +191,13 @@ class StageClock:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a command lets this stage wait no longer for replies: the job is paused, or ends with the stage."""
+        """Whether a command stops this stage from waiting for replies: the job is paused, or ends with the stage."""
         return self.control.paused or (self.ends_with_job and self.control.ended is not None)
 
     def wait(self) -> None:
-        """Wait before asking again: at first shortly, then longer, until the deadline or a command at most.
+        """Wait before asking again, at first shortly, then longer, at most until the deadline or a command.
 
-        While the job is paused it waits longer, and the deadline is later by that.
+        A pause prolongs the wait and moves the deadline by the same time.
         """
         self._hold()
         end = time.monotonic() + min(self._next_wait, self.seconds_left)

@@ -1,6 +1,6 @@
 """Task and model of a job's terms.
 
-A custom task is never loaded by a name in an offer: the user names the file, and its digest must be the offer's.
+A custom task is never loaded by a name in an offer. The user names the file, and its digest must be the offer's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST_TASK = 1_000_000  # characters of a task's document
 
 
 class OtherTaskError(InputError):
-    """The task that this program's user named is another than the job's; `difference` says so by their digests."""
+    """The user's task is not the job's; `difference` shows both digests."""
 
     def __init__(self, difference: str) -> None:
         super().__init__(f"the offer's {difference}: get the operator's file and join again. Nothing is trained.")
@@ -47,7 +47,7 @@ def task_terms(choice: TaskChoice, fitted: Task) -> dict[str, Any] | None:
 
 
 def own_task_name(terms: JobTerms) -> str | None:
-    """The name of the job's task if it is a custom one of the operator's; None if it is built-in."""
+    """The name of the job's task if it is custom; None if it is built-in."""
     return None if terms.task is None or terms.task["name"] in BUILT_IN else str(terms.task["name"])
 
 
@@ -57,9 +57,9 @@ def task_digest(document: Mapping[str, Any], source: str) -> str:
 
 
 def task_of(terms: JobTerms, own: TaskChoice | None = None) -> Task:
-    """The task of these terms, which may come from somebody else.
+    """The task of these terms, which are untrusted.
 
-    own  the task that this program's user named; of others' names only those of built-in tasks are followed
+    own  the task that the user named; names in the terms can only select built-in tasks
     """
     if terms.task is None:
         return PICTURES.load()
@@ -72,8 +72,7 @@ def task_of(terms: JobTerms, own: TaskChoice | None = None) -> Task:
         choice = own
     else:
         raise InputError(
-            f"the offer is for a task of the operator's own, {name}; join with --task FILE.py:{name}. The server never "
-            "sends code."
+            f"the offer is for a custom task, {name}; join with --task FILE.py:{name}. The server never sends code."
         )
     try:
         task = type(choice.load()).of_document(document)

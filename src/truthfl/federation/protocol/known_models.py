@@ -1,15 +1,15 @@
-"""Solo models that an earlier job knows or that are too good, and test samples that were published.
+"""Solo models that are known from an earlier job or too good, and test samples that were published.
 
-Who took part in an earlier job has its joint model, which is better than what anybody can train alone, and the solo
-model that they sent. The operator has both, and compares how alike the residual scores of two models are on test
-samples, once what all models of the task have in common is taken out. That is the mean of solo models of pilot clients;
-and, beside a joint model, the person's own solo model of that job, for their own labels are in it. Independent models
-are as alike as those of pilot clients; a copy, scaled or mixed or with noise, is far more so (docs/mechanism.md,
-section 8). A person's own earlier solo model counts only if it is sent again as it is, or scaled, and not under the
-same seed: the same labels make much the same model.
+A participant of an earlier job has its joint model, which is better than any model trained alone, and the solo model
+that they sent. The operator has both. The operator compares how alike the residual scores of two models are on test
+samples, after removing what all models of the task have in common: the mean of solo models of pilot clients. Beside a
+joint model, the person's own solo model of that job is removed too, because their own labels are in it. Independent
+models are as alike as those of pilot clients. A copy, scaled or mixed or with noise, is far more alike
+(docs/mechanism.md, section 8). A person's own earlier solo model counts only if it is sent again unchanged or scaled,
+and not under the same seed: the same labels make nearly the same model.
 
-Such models are rows "hold" of the ledger, and the job waits in a stage for the operator's decision on each. What was
-tested until then is kept in a file, so that a server that is started again asks nobody once more.
+Such models are "hold" rows of the ledger. The job waits in a stage for the operator's decision on each. The tested
+models are kept in a file, so a restarted server asks nobody again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from truthfl.ledger.terms import Agreement
 def require_new_test_set(ledger: Ledger, folder: Path, job: DataJob) -> None:
     """Raise InputError if test samples of this job, which has not begun, were published with one of the ledger's.
 
-    The ledger has digests of whole test sets; single samples are compared where the folder still has the file.
+    The ledger has digests of whole test sets. Single samples are compared if the folder still has the file.
     """
     tested = [(name, entry) for name in ledger.jobs() if (entry := ledger.find(name, "test", "test")) is not None]
     if not tested:
@@ -82,7 +82,7 @@ def _refuse(earlier: str, again: int, samples: int) -> None:
 
 
 def _published(path: Path, pictures: bool) -> Features | None:
-    """The features of a published test set; None if it is not there, or of another kind of samples."""
+    """The features of a published test set; None if it is missing or has another kind of samples."""
     name = features_name(pictures)
     try:
         return read_npz(path, [name])[name]
@@ -99,17 +99,17 @@ def _digests(features: Features) -> Iterable[bytes]:
 PILOT_CLIENTS, SEED = 40, 910
 MOST_SAMPLES = 2000  # of the test set
 MOST_LIKE = 0.9  # of independent models, also where the pilot is small
-COPY = 1 - 1e-6  # of the scores of a person's own model that is sent again
-LEAST_REST = 1e-3  # of scores, beside what is taken out, to be compared at all
-MOST_NAMED = 3  # files in a sentence
+COPY = 1 - 1e-6  # of the scores for a person's own model that is sent again
+LEAST_REST = 1e-3  # the least share of scores left after the removal for a comparison
+MOST_NAMED = 3  # files named in a sentence
 AT_ONCE = 256  # earlier solo models whose scores are in memory
 Scores = Mapping[str, FloatArray]  # of solo models, by their owners' public keys
-Found = tuple[str, "Likeness"]  # the public key of who sent a model, and what it is like
+Found = tuple[str, "Likeness"]  # a sender's public key, and what the model is like
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """The earlier job that has a model like this one, how much, and whether it is a solo model: 1 is a copy."""
+    """The earlier job with a model like this one, the likeness (1 is a copy), and whether it is a solo model."""
 
     job: str
     likeness: float
@@ -124,9 +124,9 @@ class EarlierJob:
     """The models of an earlier job of the same task.
 
     seed     of its training
-    joint    None if it has none, or it is not in the operator's folder any more
-    solo     of those who passed, by their public keys, as far as they are in the folder
-    digests  of the solo models that were tested, each with the public key of who sent it
+    joint    None if it has none, or it is no longer in the operator's folder
+    solo     of clients who passed, by public key, if in the folder
+    digests  of the solo models that were tested, each with its sender's public key
     """
 
     name: str
@@ -145,7 +145,7 @@ class KnownModels:
     agreement: Agreement
 
     def known(self, models: Mapping[str, Params]) -> dict[str, Likeness]:
-        """Of these solo models, by client, those that an earlier one is too much like, and which it is."""
+        """By client: the solo models that are too much like an earlier one, and which one."""
         if not self.jobs:
             return {}
         keys = {offer.client.name: offer.client.public_key for offer in self.agreement.offers}
@@ -159,7 +159,7 @@ class KnownModels:
         return {name: found[keys[name]] for name in models if keys[name] in found}
 
     def _copies(self, job: EarlierJob, digests: Mapping[str, str], scores: Scores) -> Iterator[Found]:
-        """Solo models that were tested in this job; the person's own also if it is scaled."""
+        """Solo models that were tested in this job; a person's own model also counts if scaled."""
         for key, digest in digests.items():
             if job.digests.get(digest, key) != key:
                 yield key, Likeness(job.name, 1.0, solo=True)
@@ -196,7 +196,7 @@ class KnownModels:
                 yield keys[row], Likeness(job.name, float(most[row]), solo=True)
 
     def _scores(self, model: Params) -> FloatArray:
-        """Scores on test samples without what does not distinguish samples or classes, as one array."""
+        """Scores on test samples as one array, without the parts that do not distinguish samples or classes."""
         samples = self.side.test.features[:MOST_SAMPLES]
         with np.errstate(all="ignore"):
             scores = self.side.pilot.model.scores(model, samples).astype(np.float64)
@@ -223,9 +223,9 @@ class KnownModels:
 
     @cached_property
     def _solo_limit(self) -> float:
-        """The likeness that solo models of two people do not reach: of pairs in one half of the pilot clients.
+        """The likeness that solo models of two people do not reach: from pairs in one half of the pilot clients.
 
-        The other half says what is common.
+        The other half gives the common part.
         """
         half = len(self._pilot) // 2
         rest = _rest(self._pilot[half:], self._pilot[:half].mean(axis=0))
@@ -243,7 +243,7 @@ def likeness(one: FloatArray, other: FloatArray, common: Sequence[FloatArray]) -
 
 
 def _rest(scores: FloatArray, common: FloatArray) -> FloatArray:
-    """What is left of each row once `common` is taken out, of length 1; 0 if nothing is left."""
+    """Each row without `common`, scaled to length 1; 0 if nothing is left."""
     unit = common / max(float(np.linalg.norm(common)), 1e-12)
     rest = scores - np.outer(scores @ unit, unit)
     length = np.linalg.norm(rest, axis=1, keepdims=True)
@@ -256,7 +256,7 @@ def _correlation(one: FloatArray, other: FloatArray) -> float:
 
 
 def _limit(independent: FloatArray) -> float:
-    """The likeness that independent models do not reach, from that of some."""
+    """The likeness that independent models do not reach, estimated from some of them."""
     return min(float(independent.mean() + GATE_DEVIATIONS * independent.std(ddof=1)), MOST_LIKE)
 
 
@@ -271,7 +271,7 @@ def known_models(ledger: Ledger, folder: Path, job: str, side: ServerSide, agree
 
 
 def uncomparable_warnings(ledger: Ledger, folder: Path, job: DataJob) -> list[str]:
-    """What to say, before a job with an audition begins, if joint models of the same task cannot be compared."""
+    """A warning before a job with an audition begins if joint models of the same task cannot be compared."""
     tested = [name for name in ledger.jobs() if ledger.find(name, "test", "test") is not None]
     if Evidence.SOLO_LOSS not in job.contract.mechanism.needs or not tested:
         return []
@@ -289,8 +289,9 @@ def uncomparable_warnings(ledger: Ledger, folder: Path, job: DataJob) -> list[st
     paths = ", ".join(str(published_files(folder, name)[0]) for name in missing[:MOST_NAMED])
     more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
     return [
-        f"Beware: {paths}{more} cannot be read, or {'is' if len(missing) == 1 else 'are'} not as the ledger says: who "
-        "sends that joint model of an earlier job as their own solo model is not found out. Put it back from a backup."
+        f"Beware: {paths}{more} cannot be read, or {'is' if len(missing) == 1 else 'are'} not as the ledger says: "
+        "a participant who sends that joint model of an earlier job as their own solo model is not detected. Put it "
+        "back from a backup."
     ]
 
 
@@ -303,9 +304,9 @@ def _task_of(view: JobView) -> tuple[object, ...] | None:
 
 
 def _earlier_job(folder: Path, view: JobView, parameters: int) -> EarlierJob:
-    """The job's models, as far as they are in the folder.
+    """The job's models that are in the folder.
 
-    Those that did not pass are not compared, for somebody could send what is like others' models without being paid.
+    Models that did not pass are not compared: somebody could send imitations of others' models without pay.
     """
     assert view.agreement is not None
     keys = [offer.client.public_key for offer in view.agreement.offers]
@@ -325,7 +326,7 @@ def _earlier_job(folder: Path, view: JobView, parameters: int) -> EarlierJob:
 
 
 def _joint_model(folder: Path, view: JobView) -> Params | None:
-    """A job's joint model; None if it has none, or its file is not there, or has another one."""
+    """A job's joint model; None if it has none, or its file is missing or has another one."""
     if view.test is None:
         return None
     joint = _array(published_files(folder, view.name)[0])
@@ -333,7 +334,7 @@ def _joint_model(folder: Path, view: JobView) -> Params | None:
 
 
 def _array(path: Path, shape: tuple[int, ...] | None = None) -> NDArray[np.float32] | None:
-    """The parameters in this file, of this shape if one is given; None if they are not there, or of another model."""
+    """The parameters in this file, of this shape if one is given; None if they are missing or of another model."""
     try:
         found = read_npy(path)
     except TruthflError:
@@ -346,7 +347,7 @@ FOLDER = "held"
 
 @dataclass(frozen=True, eq=False)
 class Tested:
-    """The solo models of a job and their losses, by client; why others have none, or sent another one after it."""
+    """The solo models of a job and their losses, by client; for others, why there is none."""
 
     opened: Mapping[str, Opened]
     losses: Mapping[str, float]
@@ -409,7 +410,7 @@ def unpaid_reasons(view: JobView) -> dict[str, str]:
 
 
 def held_news(until: datetime) -> CodedText:
-    """What somebody is told on whose model the operator decides."""
+    """The news for a client on whose model the operator decides."""
     words = (
         "Your model is better than honest ones are once in 10,000 times. The operator looks at it, and may refuse it "
         "until {time}; otherwise your pay is settled as offered, and paid out once the operator has accepted the model."
@@ -431,7 +432,7 @@ def _keep_tested(folder: Path, job: str, tested: Tested) -> None:
 
 
 def read_tested(folder: Path, job: str) -> Tested | None:
-    """What a server that was stopped had tested before it waited; None if it had not."""
+    """The test results of an earlier start of the server; None if there are none."""
     path = _path(folder, job)
     if not path.exists():
         return None

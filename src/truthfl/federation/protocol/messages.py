@@ -1,10 +1,10 @@
-"""Messages to nodes: documents and models in them, digests, authentication codes, news; sending them, with the replies.
+"""Messages to nodes: their documents and models, digests, authentication codes, news; sending, and replies.
 
-The key of the codes is derived from the agreement keys of both (`ledger.signing`), so the connection need not be
-trusted. A code covers who speaks, every field of the message's record and the bytes of its arrays. A sentence that has
-a form (`coded_text`) is sent with it, so that a participant's page can write it in their language.
+The key of the codes is derived from the agreement keys of both sides (`ledger.signing`), so the connection need not be
+trusted. A code covers the sender, every field of the message's record and the bytes of its arrays. A sentence with a
+form (`coded_text`) is sent with it, so a participant's page can write it in their language.
 
-`ask_nodes` waits for the replies; `OpenQuestions` collects later what has arrived.
+`ask_nodes` waits for the replies; `OpenQuestions` collects them later.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def array_bytes_digest(arrays: ArrayRecord) -> str:
 
 
 def report_mark(report: Message) -> str:
-    """A short hash of what changes the sum in a report: its arrays, and the locked shares of its own mask.
+    """A short hash of a report's parts that change the sum: its arrays, and the locked shares of its own mask.
 
-    Whoever answers a repeated round with another report can choose both, but not the first one's hash.
+    A participant who answers a repeated round with another report can choose both, but cannot reproduce the first hash.
     """
     content = report.content
     shares = content.config_records[ROUND].get("shares", "")
@@ -72,7 +72,7 @@ def report_mark(report: Message) -> str:
 
 
 def received_model(arrays: ArrayRecord) -> tuple[Params, str]:
-    """The model in a training message, and the digest by which the ledger calls it."""
+    """The model in a training message, and its digest in the ledger."""
     params = model_in(arrays)
     return params, _kept(arrays, OF_NUMBERS, lambda: model_digest(params))
 
@@ -82,7 +82,7 @@ def _parts(arrays: ArrayRecord) -> list[tuple[Any, ...]]:
 
 
 def _kept(arrays: ArrayRecord, name: str, compute: Callable[[], str]) -> str:
-    """The digest that was kept if the record has what it was computed from, down to the bytes; else compute it."""
+    """The kept digest if the record has exactly the bytes from which it was computed; otherwise compute it."""
     parts, kept = _parts(arrays), vars(arrays).get(name)
     if kept is None or kept[0] != parts:
         kept = vars(arrays)[name] = parts, compute()
@@ -101,7 +101,7 @@ MASK_KEYS, MASK_SHARES = "truthfl_mask_keys", "truthfl_mask_shares"
 DOCUMENT, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
 ECHOED = ("offer", "round")  # fields of a training message that the report repeats
 MAX_DOCUMENT_LENGTH = 16_000_000  # characters, of an offer or a receipt
-MAX_REPLY_LENGTH = 20_000  # characters, of what a participant says: her enrolment, an answer, a commitment
+MAX_REPLY_LENGTH = 20_000  # characters, of a participant's document: an enrolment, an answer, a commitment
 
 
 def query_message(action: str, node: int, document: Mapping[str, Any]) -> Message:
@@ -125,7 +125,7 @@ def text_record(text: str) -> RecordDict:
 def document_in(message: Message, longest: int = MAX_DOCUMENT_LENGTH) -> dict[str, Any]:
     """Return the document in a message; raise InputError if there is none, or one of more than `longest` characters.
 
-    What JSON can spell and no ledger can keep is refused: halves of surrogate pairs, numbers that are not finite.
+    Values that JSON allows and a ledger cannot keep are refused: half surrogate pairs, non-finite numbers.
     """
     return read_writable_document(text_in(message, longest))[0]
 
@@ -142,13 +142,13 @@ def text_in(message: Message, longest: int = MAX_DOCUMENT_LENGTH) -> str:
 
 
 def reply_in(message: Message) -> dict[str, Any]:
-    """Return the document in a participant's reply, which is a short one."""
+    """Return the document in a participant's reply, which is short."""
     return document_in(message, MAX_REPLY_LENGTH)
 
 
 def model_record(params: Params | NDArray[np.uint32]) -> ArrayRecord:
     """Return a model, or a masked report, as a record with one flat array."""
-    record = ArrayRecord()  # given a dict, it would make every array twice
+    record = ArrayRecord()  # a dict argument would copy every array
     record[PARAMS] = Array(params)
     return record
 
@@ -163,7 +163,7 @@ OPERATOR, PARTICIPANT = "operator", "participant"
 
 
 def codes_with_participants(own: AgreementKey, view: JobView) -> dict[str, bytes]:
-    """By client: the key of the codes between her and the operator, whose agreement key is `own`.
+    """By client: the key of the codes between them and the operator, whose agreement key is `own`.
 
     Empty before there is a contract.
     """
@@ -189,14 +189,14 @@ def with_code(key: bytes | None, sender: str, fields: Mapping[str, Any], arrays_
 
 
 def has_code(key: bytes | None, sender: str, fields: Mapping[str, Any], arrays_digest: str) -> bool:
-    """Whether the code among these fields is that of the sender; true if there is no key."""
+    """Whether the code among these fields is the sender's; true if there is no key."""
     if key is None:
         return True
     code = fields.get(CODE)
     others = {name: value for name, value in fields.items() if name != CODE}
     try:
         return isinstance(code, bytes) and hmac.compare_digest(code, _code(key, sender, others, arrays_digest))
-    except InputError:  # the fields hold what no message of ours holds
+    except InputError:  # the fields have values that no truthfl message has
         return False
 
 
@@ -214,14 +214,14 @@ def with_document_code(key: bytes, sender: str, document: Mapping[str, Any]) -> 
 
 
 def has_document_code(key: bytes, sender: str, document: Mapping[str, Any]) -> bool:
-    """Whether the code in a document is that of the sender."""
+    """Whether the code in a document is the sender's."""
     code = document.get(CODE)
     others = {name: value for name, value in document.items() if name != CODE}
     try:
         return isinstance(code, str) and hmac.compare_digest(
             code.encode(), _code(key, sender, others, "").hex().encode()
         )
-    except (InputError, UnicodeEncodeError):  # the document holds what no message of ours holds
+    except (InputError, UnicodeEncodeError):  # the document has values that no truthfl message has
         return False
 
 
@@ -231,7 +231,7 @@ def _code(key: bytes, sender: str, fields: Mapping[str, Any], arrays_digest: str
 
 
 def registrations(grid: Grid) -> dict[int, tuple[str, str]]:
-    """By id of each online node: the name and the public key (one OpenSSH line) it is registered with."""
+    """By node id: the name and public key (one OpenSSH line) of each online node's registration."""
     return {node.node_id: (node.name, public_key_line(node.public_key)) for node in grid.get_nodes()}
 
 
@@ -252,13 +252,13 @@ def pem_of(line: str) -> bytes:
 
 
 NEWS_TIMEOUT = 10.0  # seconds
-# What a message is about, so that a participant's page knows how long it matters; "" for as long as the job.
+# The subject of a message, which tells a participant's page how long it matters; "" for as long as the job.
 PAUSED, RESUMED, EXTENDED = "paused", "resumed", "extended"
 LATE_LABELS, STOPPED, HELD, RECEIPTS = "late labels", "stopped", "held", "receipts"
 
 
 def send_news(grid: Grid, nodes: Iterable[int], sentence: str, *, over: bool, about: str = "") -> None:
-    """Send a sentence to these nodes and wait until they have it; `over` means that they receive nothing more."""
+    """Send a sentence to these nodes and wait until they confirm it; `over` means that they receive nothing more."""
     ask_nodes(grid, news_messages(nodes, sentence, over=over, about=about), timeout=NEWS_TIMEOUT)
 
 
@@ -271,7 +271,7 @@ def news_messages(nodes: Iterable[int], sentence: str, *, over: bool, about: str
 
 
 POLL_SECONDS = 0.25
-SECONDS_BETWEEN_LOOKS = 0.3  # at what may end a wait for replies
+SECONDS_BETWEEN_LOOKS = 0.3  # at events that may end a wait for replies
 
 
 def _all_of(nodes: set[int]) -> set[int]:
@@ -325,7 +325,7 @@ def ask_nodes(
 
 
 class OpenQuestions:
-    """Messages for whose replies nobody waits: what has arrived is collected when there is time."""
+    """Messages whose replies are collected later, without waiting."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
@@ -337,7 +337,7 @@ class OpenQuestions:
         return {node for node, _ in self._open.values()}
 
     def send(self, messages: Iterable[Message], seconds: float) -> None:
-        """Send messages whose replies count for so many seconds."""
+        """Send messages whose replies count for this number of seconds."""
         sent = list(messages)
         if not sent:
             return
@@ -347,7 +347,7 @@ class OpenQuestions:
                 self._open[message_id] = message.metadata.dst_node_id, until
 
     def replies(self) -> list[tuple[int, Message]]:
-        """(node id, reply) for the replies that have arrived since; those that are too late are given up."""
+        """(node id, reply) for the replies that have arrived since; late ones are abandoned."""
         if not self._open:
             return []
         arrived = []
@@ -375,19 +375,19 @@ class OpenQuestions:
 
 
 def _withdraw(grid: Grid, message_ids: list[str]) -> None:
-    """Send these messages no more; grids of Flower's own cannot."""
+    """Stop sending these messages; Flower's built-in grids cannot."""
     if message_ids and hasattr(grid, "withdraw"):
         grid.withdraw(message_ids)
 
 
 def allow_replies_of(grid: Grid, model_bytes: int) -> None:
-    """Let replies to messages without a model have one of this length; grids of Flower's own have no limit."""
+    """Allow replies to messages without a model to have one of this length; Flower's built-in grids have no limit."""
     if hasattr(grid, "allow_replies_of"):
         grid.allow_replies_of(model_bytes)
 
 
 def _wait(grid: Grid, message_ids: list[str], seconds_left: float, poll_seconds: float) -> None:
-    """Wait until there may be another reply; grids of Flower's own cannot tell."""
+    """Wait until there may be another reply; Flower's built-in grids cannot tell."""
     if hasattr(grid, "wait_for_replies"):
         grid.wait_for_replies(message_ids, seconds_left)
     else:

@@ -1,6 +1,6 @@
-"""Offers are sent and answered, with the classes' examples; then labels are waited for.
+"""Send offers with the classes' examples, collect the answers, and wait for labels.
 
-A message has the signed offer and the files, so that who gets it can check them by itself.
+A message has the signed offer and the files, so its recipient can check them.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def _distinct(examples: list[Example]) -> tuple[Example, ...]:
 
 
 AT_ONCE = 8  # participants to whom they are sent at the same time; a message may have some megabytes
-MOST_TIMES = 5  # that they are sent to one participant, whatever her computer says
+MOST_TIMES = 5  # that they are sent to one participant, whatever their computer answers
 
 
 class ExampleDelivery:
     """Sends the examples in an operator's folder.
 
-    sent  by client: how often they were sent to her
+    sent  by client: how often they were sent to them
     """
 
     def __init__(self, roster: Roster, folder: Path) -> None:
@@ -73,7 +73,7 @@ class ExampleDelivery:
         self.sent: Counter[str] = Counter()
 
     def send(self, offers: Mapping[int, Offer]) -> dict[str, str]:
-        """Send the examples to these nodes; return by client why her computer refused them, if it did."""
+        """Send the examples to these nodes; return by client why their computer refused them, if it did."""
         refused: dict[str, str] = {}
         due = {node: offer for node, offer in offers.items() if self.sent[offer.client.name] < MOST_TIMES}
         nodes = list(due)
@@ -101,7 +101,7 @@ class ExampleDelivery:
 
 
 def _fault(reply: Message) -> str | None:
-    """Why a participant's computer refused the examples; None if it did not, or says nothing."""
+    """Why a participant's computer refused the examples; None if it did not, or gave no reason."""
     if reply.has_error():
         return plain(reply.error.reason or "her computer failed")
     try:
@@ -130,7 +130,7 @@ def reach_agreement(
     """Send offers to all enrolled clients, and new ones to the others when some decline, until all accept.
 
     key      the operator's, which signs the offers
-    approve  asked before the first offers are sent, and before later ones that cost more than those it approved
+    approve  asked before the first offers are sent, and before later offers that cost more
     delivery  sends the examples of the classes to participants who lack them
     """
     view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
@@ -158,7 +158,7 @@ def reach_agreement(
         declined = _collect_answers(roster, view, _signed(offered, key).offers, delivery)
         if not declined:
             return offered
-        told = declined - set(roster.control.removed)  # who was removed has been told so
+        told = declined - set(roster.control.removed)  # removed clients already know
         roster.tell(_connected_nodes(roster, told), DECLINED_NEWS, over=True)
         names = [offer.client.name for offer in offered.offers if offer.client.name not in declined]
         if not names:
@@ -169,7 +169,7 @@ def reach_agreement(
 def _plan_without_removed(
     roster: Roster, make_offers: MakeOffers, names: list[str], version: int
 ) -> tuple[dict[str, Any], Agreement]:
-    """Plan for those of these clients whom the operator did not remove, again if she removes one meanwhile."""
+    """Plan for those of these clients whom the operator did not remove, again if one is removed in the meantime."""
     while True:
         roster.control.require_not_ended()
         roster.hold()
@@ -185,7 +185,7 @@ def _plan_without_removed(
 
 
 def _answer_unless_ended(roster: Roster, approve: Approve, summary: PlanSummary) -> bool:
-    """Whether the operator approves the plan; raise `JobEndedError` if she ends the job while she is asked."""
+    """Whether the operator approves the plan; raise `JobEndedError` if they end the job instead."""
     answers: Queue[bool | BaseException] = Queue()
 
     def ask() -> None:
@@ -214,7 +214,7 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
     clock, names = roster.stage(LABELING, agreement.terms.label_seconds), {one.client.name for one in agreement.offers}
 
     def question(offer: Offer) -> dict[str, Any]:
-        """How much time is left, since the node's clock need not agree with this one."""
+        """The time left; a duration, since the node's clock need not agree with this one."""
         return {"offer": offer.hash, "seconds_left": round(clock.seconds_left, 1)}
 
     awaited = Awaited(roster, clock, {offer.client.name: offer for offer in agreement.offers})
@@ -262,7 +262,7 @@ def _recorded_offers(view: JobView, version: int) -> Agreement | None:
 
 
 def _signed(offered: Agreement, key: PrivateKey) -> Agreement:
-    """The offers with the operator's signature; those that the ledger has are signed already."""
+    """The offers with the operator's signature; those in the ledger are already signed."""
     return replace(
         offered, offers=tuple(offer if offer.signature else signed_offer(offer, key) for offer in offered.offers)
     )
@@ -275,7 +275,7 @@ def _offer_items(offered: Agreement) -> list[Item]:
 def _collect_answers(
     roster: Roster, view: JobView, offers: tuple[Offer, ...], delivery: ExampleDelivery | None
 ) -> set[str]:
-    """Send the offers, and the examples to who lacks them, until all clients have answered or time is up.
+    """Send the offers, and the examples to clients who lack them, until all clients have answered or time is up.
 
     Return the names of the clients who declined or did not answer in time.
     """

@@ -28,9 +28,9 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class PlannedPay:
-    """Of each client, in the job's money: cost of honest work, expected pay, and the pay that the job limits.
+    """Each client's cost of honest work, expected pay, and limited pay, in the job's money.
 
-    limited  her cap, or expected pay under a contract without caps
+    limited  the pay cap, or expected pay under a contract without caps
     factor   the most that `limited` may be, as a multiple of cost
     """
 
@@ -165,7 +165,7 @@ def planned_offers(
 
 
 def _unfit_statements(roster: Roster, names: list[str]) -> dict[str, str]:
-    """By name: why what a client said of herself, perhaps to an earlier server, cannot be planned with."""
+    """By name: why the plan cannot use a client's statements, which may be from an earlier start of the server."""
     unfit = {}
     for name in names:
         try:
@@ -210,7 +210,7 @@ def masked_reports(job: DataJob, plan: Plan) -> bool:
 
 
 def _are_masked_by_default(job: DataJob, plan: Plan) -> bool:
-    """Whether reports are masked if the job does not say, and the weights allow it."""
+    """Whether reports are masked if the job does not decide it, and the weights allow it."""
     everybody = job.aggregation == MEAN and bool(plan.clients.participation.min() == 1.0)
     return everybody and len(plan.clients) >= FEWEST_MASKED
 

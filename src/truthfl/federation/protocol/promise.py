@@ -29,7 +29,7 @@ class Opening:
     agreement_key: str
 
     def document(self) -> dict[str, Any]:
-        """The values that stand in the job's ledger entry; the agreement key is in the terms."""
+        """The values in the job's ledger entry. The agreement key is in the terms."""
         return {"seed": self.seed, "commitment": self.commitment, "operator_key": self.operator_key}
 
 
@@ -57,7 +57,7 @@ class Promise:
     loss_error  the standard deviation of the loss around the expected loss of honest work
     lies        for each client the lies that were found best, if any were searched; lies_tried: how many were tried
     report_bounds, aggregation, masked, loss_by_rounds   see `JobTerms`
-    stated      for each client whether her sample cost is her own statement, if any is
+    stated      for each client whether they stated the sample cost, if any did
     recipe      of solo training, for a contract that pays by solo models; audition_cost: what it costs each client
     """
 

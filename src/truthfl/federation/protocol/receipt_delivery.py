@@ -1,7 +1,7 @@
-"""Receipts are written to the ledger and sent: at the end of a job, and later to those who were away then.
+"""Write receipts to the ledger and send them: at the end of a job, and later to clients who were away then.
 
-A node that has kept its receipt says so, and the ledger notes it. Each row is read once, and the receipts of a large
-job are not all in memory at a time, since strangers can have them looked at.
+A node that has kept its receipt confirms this, and the ledger notes it. Each row is read once. The receipts of a large
+job are not all in memory at the same time, because strangers can trigger the reading.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from truthfl.ledger.terms import Offer
 
 @dataclass(eq=False)
 class OwedReceipts:
-    """Those of all jobs but this one, of the same operator."""
+    """The receipts of the same operator's other jobs."""
 
     ledger: Ledger
     job: str
@@ -45,7 +45,7 @@ class OwedReceipts:
     _is_own: dict[str, bool] = field(default_factory=dict, repr=False)  # by job
 
     def update(self) -> None:
-        """Read what was written since the last time; nothing before this job is in the ledger."""
+        """Read the rows written since the last time."""
         operator = self._operator_of(self.job)
         if operator is None:
             return
@@ -84,15 +84,15 @@ class OwedReceipts:
 
 MOST_MISSED = 20  # receipts of earlier jobs that are sent to one client at a time
 MOST_AT_ONCE = 1000  # receipts that are sent together
-SECONDS_BETWEEN_LOOKS = 0.5  # at who is there, after the job
+SECONDS_BETWEEN_LOOKS = 0.5  # at who is connected, after the job
 ONLY_RECEIPTS = coded(
     "news.only_receipts", "You have the receipts of your earlier jobs. The job that runs now does not ask you."
 )
-LATE_REPLY_SECONDS = 10.0  # after the job, others are not to wait long for a node that says nothing
+LATE_REPLY_SECONDS = 10.0  # after the job, others must not wait long for a silent node
 
 
 def send_receipts(roster: Roster, key: PrivateKey) -> None:
-    """Write every client's receipt of the job to the ledger, and send it to her node if it is connected.
+    """Write every client's receipt of the job to the ledger, and send it to their node if it is connected.
 
     key  the operator's
     """
@@ -105,24 +105,24 @@ def send_receipts(roster: Roster, key: PrivateKey) -> None:
 
 
 def owed_receipts(ledger: Ledger, job: str) -> list[str]:
-    """Those whose nodes have not said that they keep their receipt, of this job or an earlier one of its operator."""
+    """Clients whose nodes have not confirmed a receipt of this job or an earlier one of its operator."""
     earlier = OwedReceipts(ledger, job)
     earlier.update()
     return list(dict.fromkeys([*without_receipt(ledger, job), *earlier.people]))
 
 
 def without_receipt(ledger: Ledger, job: str) -> list[str]:
-    """Those whose nodes have not said that they keep their receipt of this job, which is in the ledger."""
+    """Clients whose nodes have not confirmed their receipt of this job, which is in the ledger."""
     kept = {entry.key for entry in ledger.entries(job, "acknowledgement")}
     return [entry.key for entry in ledger.entries(job, "receipt") if entry.key not in kept]
 
 
 def deliver_late(roster: Roster, seconds: float, told: Callable[[str], None]) -> None:
-    """Send the receipts of a job that is over to those who have none and connect, until all have one or time is up.
+    """Send the receipts of a finished job to connecting clients without one, until all have one or time is up.
 
-    Receipts of earlier jobs are waited for, too.
+    This also waits for receipts of earlier jobs.
 
-    told  called with the name of each who has got one
+    told  called with the name of each client who got one
     """
     deadline, receipts_of_job = time.monotonic() + seconds, _receipts_of(roster.ledger, roster.job_name)
     view = receipts_of_job.view
@@ -155,9 +155,9 @@ def deliver_late(roster: Roster, seconds: float, told: Callable[[str], None]) ->
 
 
 class MissedReceipts:
-    """Sends receipts of earlier jobs to whoever connects and has not said to have kept them; nobody waits for that.
+    """Sends receipts of earlier jobs to connecting clients who have not confirmed them; nobody waits for that.
 
-    It is called by `Roster.refresh`. Who is connected for these alone is told when there are no more.
+    `Roster.refresh` calls it. Clients who are connected only for these are told when there are no more.
     """
 
     def __init__(self, roster: Roster) -> None:
@@ -168,7 +168,7 @@ class MissedReceipts:
         self._guests: set[int] = set()
 
     def __call__(self, key_of: Mapping[int, str], guests: Collection[int]) -> None:
-        """Look at what nodes have kept, and send what is owed to these, by the public key that each has proved.
+        """Handle confirmations, and send the receipts owed to these nodes, by the public key that each has proved.
 
         guests  those of them that are connected for receipts alone
         """
@@ -194,7 +194,7 @@ class MissedReceipts:
                 self.roster.tell([node], ONLY_RECEIPTS, over=True, about=RECEIPTS)
 
     def finish(self) -> None:
-        """Wait until those who are there have said that they keep theirs, or are too late."""
+        """Wait until connected clients have confirmed their receipts or are too late."""
         deadline = time.monotonic() + REPLY_TIMEOUT
         self({}, ())
         while self._sent and (seconds_left := deadline - time.monotonic()) > 0:
@@ -244,7 +244,7 @@ class _Receipt:
 
 
 def _deliver(roster: Roster, receipts: Sequence[_Receipt], seconds: float = REPLY_TIMEOUT) -> None:
-    """Send receipts to nodes that are connected, so many at a time that they fit in memory; note which were kept."""
+    """Send receipts to nodes that are connected, in batches that fit in memory; note which were kept."""
     of_node: dict[int, list[_Receipt]] = {}
     for one in receipts:
         if one.offer.client.name in roster.node_of:

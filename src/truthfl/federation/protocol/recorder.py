@@ -1,9 +1,9 @@
-"""Checkpoints after each round, rounds written to the ledger beside training, and refusals counted by cause.
+"""Checkpoints after each round, rounds written to the ledger during training, and refusals counted by cause.
 
-A checkpoint has the model and all ledger items that may not be in the ledger yet, and is on the disk before the next
+A checkpoint has the model and all ledger items that may not be in the ledger yet. It is on the disk before the next
 round is asked for. After a crash its items are appended to the ledger, which ignores those it already has, and training
-goes on from its model. Refusals are counted because a node that is refused comes back every few seconds, and rows are
-never deleted.
+continues from its model. Refusals are counted because a refused node comes back every few seconds, and rows are never
+deleted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OTHER = "other"  # the cause of refusals that have no code
 
 
 class RefusalRows:
-    """Counts the refusals of one job by cause; after a restart it goes on from the last number in the ledger."""
+    """Counts the refusals of one job by cause; after a restart it continues from the last number in the ledger."""
 
     def __init__(self, ledger: Ledger, job: str) -> None:
         self.ledger, self.job = ledger, job
@@ -42,7 +42,7 @@ class RefusalRows:
     def note(self, stage: str, who: str, cause: str, document: Mapping[str, Any]) -> None:
         """Count a refusal; write a row with this document if it is the 1st, 10th, 100th …
 
-        who, cause  whose refusal it is, as far as that is known, and why: a short word, of which there are few
+        who, cause  who was refused, if known, and why: one of a few short words
         """
         if self._counts is None:
             self._counts = self._recorded()
@@ -62,7 +62,7 @@ class RefusalRows:
 
 
 def new_of_cause(count: int) -> int:
-    """How many refusals a row with this count stands for, beside those of the rows before it."""
+    """How many refusals a row with this count stands for, beyond the rows before it."""
     return count - count // 10 if count >= 10 else 1
 
 
@@ -76,7 +76,7 @@ MOST_ROUNDS = 45  # that wait for the ledger
 class Checkpoint:
     """The model after `rounds` rounds, and the items that may not be in the ledger yet.
 
-    validation  what validation remembers of the rounds
+    validation  validation's memory of the rounds
     """
 
     rounds: int

@@ -1,15 +1,14 @@
 """Replies of participants: who is asked, how long the server waits, and which replies are taken.
 
-Replies are not trusted. Of a report only the arrays are used, and weights come from the contract; of an audition only
-the commitment, and the salt and the model that match it.
+Replies are not trusted. Of a report only the arrays are used, and weights come from the contract. Of an audition only
+the commitment, the salt and the model that match it are used.
 
-`Awaited` asks in the stages before training, `collect_reports` in a round. A server that was stopped asks again for the
-round that it had asked for, from the same model, and participants answer with the same bytes.
+`Awaited` asks in the stages before training, `collect_reports` in a round. A restarted server repeats the question of
+its last round, from the same model, and participants answer with the same bytes.
 
-In a round the server waits for everybody who is connected. While there are too few reports to change the model it also
-waits for those who are not, up to `round_seconds`. The operator is told for whom a round waits longer than usual.
-Somebody who is connected and stays silent is asked in fewer and fewer rounds until they answer, as long as the others
-are enough.
+In a round the server waits for every connected participant. While there are too few reports to change the model it also
+waits for absent ones, up to `round_seconds`. The operator is told for whom a round waits longer than usual. A connected
+participant who stays silent is asked in fewer and fewer rounds until they answer, as long as the others are enough.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ Rejection = tuple[str | None, int | None, str]
 class RoundOutcome:
     """The model after a round, the names of clients whose reports were taken, and the rejections.
 
-    marks    by name: what tells a report from another (`report_mark`), of all that arrived
+    marks    by name: the mark (`report_mark`) of each report that arrived
     refused  why the round, or a part of it, did not change the model though reports were taken; None if it did
     """
 
@@ -75,7 +74,7 @@ class RoundOutcome:
 def missing_reports(
     node_of: Mapping[str, int | None], taken: Collection[str], rejected: list[Rejection]
 ) -> list[Rejection]:
-    """A rejection for each client who sent no reply at all."""
+    """A rejection for each client who sent no reply."""
     replied = {client for client, _, _ in rejected} | set(taken)
     return [
         (client, node, NOT_CONNECTED if node is None else NOT_IN_TIME)
@@ -115,7 +114,7 @@ class RoundCall:
 
 
 def begin_rounds(ledger: Ledger, job: str, finished: int) -> RoundCall:
-    """Record that the server begins or goes on to train after these finished rounds; return its first round."""
+    """Record that the server begins or resumes training after these finished rounds; return its first round."""
     starts = len(ledger.entries(job, "start"))
     ledger.append(job, "start", str(starts), {"start": starts, "round": finished + 1})
     rows = {entry.document["round"]: entry.document for entry in ledger.entries(job, "round")}
@@ -140,7 +139,7 @@ def round_document(
     offers  of the clients who were asked
     taken   the names of those whose reports were taken
     models  digests of the model from which the round started, and of the one after it
-    marks   by name: what tells a report from another (`report_mark`); kept of rounds that changed the model
+    marks   by name: the mark of each report (`report_mark`); kept for rounds that changed the model
     """
     delivered = frozenset(taken)
     missing = [offer.client.name for offer in offers if offer.client.name not in delivered]
@@ -162,18 +161,18 @@ def names_of(offers: tuple[Offer, ...]) -> list[str]:
 
 
 def asked_field(taking_part: Agreement, offers: tuple[Offer, ...]) -> dict[str, object]:
-    """The field `asked` of a round's document: the names of the clients asked; no field if all who take part were."""
+    """The field `asked` of a round's document: the names of the clients asked; no field if all participants were."""
     return {} if len(offers) == len(taking_part.offers) else {"asked": [offer.client.name for offer in offers]}
 
 
 def report_rule(terms: JobTerms, own: str = MEAN) -> ReportRule:
-    """The rule of a job; `own` names the operator's own strategy, if it has one."""
+    """The rule of a job; `own` names the operator's custom strategy, if there is one."""
     bounds = tuple(terms.bound_of_round(round_) for round_ in range(terms.rounds)) if terms.report_bounds else ()
     return ReportRule(known_aggregation(terms, own), bounds, terms.masked, terms.rescales)
 
 
 def known_aggregation(terms: JobTerms, own: str) -> str:
-    """How the reports of a job are combined; terms say "own" of a strategy, which only the operator can name."""
+    """How a job's reports are combined; terms say "own" for a custom strategy, which only the operator can name."""
     return own if terms.aggregation == OWN else terms.aggregation
 
 
@@ -195,7 +194,7 @@ def report_or_reason(
     """Return the model in a reply, or the reason why the reply is rejected.
 
     common    the model as it was sent to the clients
-    asked     what the training message says of the round: offer and round must come back
+    asked     the training message's fields on the round; offer and round must come back
     bound     the largest length (L2 norm) of a report's change; 0 for none
     code_key  of the code that the reply must have; None if the offer has no agreement key
     """
@@ -282,11 +281,11 @@ def commitment_or_reason(reply: Message) -> tuple[str | None, str | None]:
 
 
 def opening_or_reason(reply: Message, start: Params, offer: str, commitment: str) -> Opened | str:
-    """The salt and the model in a reply, or the reason why the reply is refused.
+    """The salt and the model in a reply, or the reason why it is refused.
 
-    start       the public start of training, like which a model must be, but not the same
+    start       the public start of training; the model must have its form and differ from it
     offer       the hash of the client's offer
-    commitment  what she committed herself to
+    commitment  what the client committed to
     """
     document = document_or_reason(reply)
     if isinstance(document, str):
@@ -311,7 +310,7 @@ def opening_or_reason(reply: Message, start: Params, offer: str, commitment: str
 
 
 def error_in(reply: Message) -> str:
-    """The error that a reply tells of."""
+    """The error that a reply reports."""
     return plain(f"error: {str(reply.error.reason).strip()}")
 
 
@@ -332,9 +331,9 @@ def _is_hash(value: object) -> bool:
 
 @dataclass(eq=False)
 class Awaited:
-    """The clients whose answers a stage waits for; they are asked in turns until all have answered or time is up.
+    """The clients whose answers a stage awaits; they are asked in turns until all answered or time is up.
 
-    waiting  by name: the offers of those who have not answered; the caller takes out who has
+    waiting  by name: the offers of those who have not answered; the caller removes those who have
     removed  called with the offer of a client whom the operator removes, and the reason; they are not asked again
     """
 
@@ -344,7 +343,7 @@ class Awaited:
     removed: Callable[[Offer, str], None] = lambda _offer, _reason: None
 
     def turns(self) -> Iterator[Mapping[int, Offer]]:
-        """In each turn, by node: the offers of those who are connected and have not answered."""
+        """In each turn, by node: the offers of connected clients who have not answered."""
         while self.waiting:
             gone = self.roster.control.removed
             for name in set(self.waiting) & set(gone):
@@ -369,8 +368,8 @@ class Awaited:
         return [(node, offer_at[node], reply) for node, reply in replies if node in offer_at]
 
 
-MOST_SECONDS_LATE = 20.0  # beyond the time of a round, in which what opens its sum is asked for again and again
-USUAL_WAIT = 3.0  # seconds, or so many times the last rounds: nobody is told of a shorter wait
+MOST_SECONDS_LATE = 20.0  # beyond the time of a round, for repeated questions that open its sum
+USUAL_WAIT = 3.0  # seconds, or multiples of the last rounds: shorter waits are not reported
 
 
 @dataclass(eq=False)
@@ -379,7 +378,7 @@ class SilentPeople:
 
     misses  by name: how many rounds in a row were not answered
     again   by name: the next round in which they are asked
-    heard   those who have answered all questions of this round so far
+    heard   participants who have answered all questions of this round so far
     """
 
     misses: dict[str, int] = field(default_factory=dict)
@@ -394,7 +393,7 @@ class SilentPeople:
         self.heard.clear()
 
     def are_skipped(self, name: str, round_: int) -> bool:
-        """Whether a participant is not asked in this round, if the others are enough."""
+        """Whether a participant is not asked in this round, provided that the others are enough."""
         return self.again.get(name, 0) > round_
 
     def note(self, name: str, round_: int, *, answered: bool) -> None:
@@ -408,7 +407,7 @@ class SilentPeople:
 
 
 class RoundWait:
-    """The time that a round may take; while the job is paused it does not pass."""
+    """The time that a round may take. It does not pass during a pause."""
 
     def __init__(self, roster: Roster, round_: int, seconds: float) -> None:
         self.roster, self.round = roster, round_
@@ -427,18 +426,18 @@ class RoundWait:
 
     @property
     def gives_up(self) -> bool:
-        """Whether nothing is asked again: the operator ended the job, or the time has been up for a while."""
+        """Whether to stop asking: the operator ended the job, or the time was up a while ago."""
         control = self.roster.control
         control.poll()
         deadline = self._deadline if self._clock is None else self._clock.deadline
         return control.ended is not None or time.monotonic() > deadline + MOST_SECONDS_LATE
 
     def ask(self, messages: Iterable[Message], seconds: float) -> list[tuple[int, Message]]:
-        """Ask connected participants, as `Roster.ask`; the operator is told who takes longer than usual."""
+        """Ask connected participants, as `Roster.ask`; tell the operator who takes longer than usual."""
         return self.roster.ask(messages, timeout=seconds, noting=self._note)
 
     def for_people(self, names: Collection[str]) -> None:
-        """Wait a moment for participants who are away; the operator is told."""
+        """Wait a moment for participants who are away; tell the operator."""
         if self._clock is None:
             self._clock = self.roster.stage(TRAINING, self.seconds_left)
         self._note(names)
@@ -446,7 +445,7 @@ class RoundWait:
         self.roster.refresh()
 
     def ends(self) -> None:
-        """Nobody is waited for any more."""
+        """Clear the list of awaited participants."""
         live = self.roster.live
         if live.status.waits is not None:
             live.set_waits(())
@@ -472,13 +471,13 @@ def collect_reports(
     enough: Callable[[Collection[str]], bool],
     silent: SilentPeople,
 ) -> list[Rejection]:
-    """Ask for reports until all have answered; those who are away, until there are enough or the time is up.
+    """Ask for reports until all have answered; wait for absent clients until there are enough or time is up.
 
-    offers    of all who are asked in this round
-    ready     the offers of those who can be asked now
-    messages  the training messages to some of them; to nobody if there are too few
+    offers    of all clients asked in this round
+    ready     returns the offers of clients who can be asked now
+    messages  the training messages to some of them; to none if there are too few
     take      takes a reply, or returns why it is refused
-    enough    whether the reports of these people would be enough, beside those that were taken
+    enough    whether these people's reports would be enough, together with those already taken
     """
     roster, round_, answered, rejected = wait.roster, wait.round, set[str](), list[Rejection]()
     silent.begin_round()

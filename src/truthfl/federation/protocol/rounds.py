@@ -62,14 +62,14 @@ EVALUATIONS = 20  # how often the model is evaluated on the test set during trai
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """The model to train, the agreement, the path of the checkpoint file, and who takes part.
+    """The model to train, the agreement, the path of the checkpoint file, and the participants.
 
-    taking_part   the agreement with those only who passed the audition; the whole agreement if there was none
+    taking_part   the agreement restricted to clients who passed the audition; the whole agreement without one
     code_keys     by participant: the key of the codes of their messages; empty if the offers have no agreement key
     acceptances   by participant: their signed acceptance
-    own           the name of the operator's own strategy, if the terms say that there is one
+    own           the name of the operator's custom strategy, if the terms have one
     operator_key  signs the terms of the masks, if reports are masked
-    validation    judges the model after each round; None takes every model, as for a strategy of the operator's own
+    validation    judges the model after each round; None accepts every model, as for a custom strategy
     """
 
     model: Model
@@ -84,7 +84,7 @@ class TrainingRun:
 
     @cached_property
     def combine(self) -> Combine:
-        """Combines the reports of a round; what a strategy keeps from round to round is lost with this process."""
+        """Combines the reports of a round; a strategy's own memory is lost with this process."""
         return new_combiner(known_aggregation(self.agreement.terms, self.own))
 
     @property
@@ -102,23 +102,23 @@ class TrainingRun:
         return MaskedRounds(roster, offers, total, self.code_keys, self.acceptances, self.operator_key, repeats=repeats)
 
     def weight_of(self, offer: Offer) -> float:
-        """The weight of a client's report in a round in which she is asked."""
+        """The weight of a client's report in a round in which they are asked."""
         return self.weights[offer.client.name] / offer.client.participation
 
     @cached_property
     def weights(self) -> dict[str, float]:
-        """The weight of each client who takes part, by name."""
+        """The weight of each participating client, by name."""
         return joint_weights(self.agreement, self.taking_part)
 
 
 def joint_weights(agreement: Agreement, taking_part: Agreement) -> dict[str, float]:
-    """The offers' weights, by client; if not all take part, divided by their sum."""
+    """The offers' weights, by client; divided by their sum if not all take part."""
     total = joint_total(agreement, taking_part)
     return {offer.client.name: offer.client.weight / total for offer in taking_part.offers}
 
 
 def joint_total(agreement: Agreement, taking_part: Agreement) -> float:
-    """The sum of the offers' weights of those who take part; 1 if all do."""
+    """The sum of the participants' offer weights; 1 if all take part."""
     if len(taking_part.offers) == len(agreement.offers):
         return 1.0
     return math.fsum(offer.client.weight for offer in taking_part.offers)
@@ -129,8 +129,8 @@ def train_rounds(
 ) -> Params:
     """Run all rounds that are not in the ledger yet, or until the operator ends the job; return the final model.
 
-    Rounds that are in the ledger and not in the checkpoint are repeated: the ledger has no models. If one of them
-    cannot be, and the operator ends the job, the model before it is returned.
+    Rounds that are in the ledger and not in the checkpoint are repeated, because the ledger has no models. If a round
+    cannot be repeated and the operator ends the job, the model before it is returned.
 
     progress  called with the number of finished rounds
     """
@@ -185,9 +185,9 @@ def train_rounds(
 
 
 def _asked_before(roster: Roster, finished: int, known: int) -> range:
-    """The rounds, not in the ledger, that an earlier start of the server may have asked for.
+    """The rounds outside the ledger that an earlier start of the server may have asked for.
 
-    That is one, if the checkpoint is the last: each is on the disk before the next round is asked for.
+    There is one if the checkpoint is the last: each is on the disk before the next round is asked for.
 
     finished, known  the numbers of rounds in the checkpoint and in the ledger
     """
@@ -200,7 +200,7 @@ def _asked_before(roster: Roster, finished: int, known: int) -> range:
 def _judged(
     training: TrainingRun, outcome: RoundOutcome, before: Params, call: RoundCall, offers: tuple[Offer, ...]
 ) -> RoundOutcome:
-    """The outcome of a masked round; the model stays as it was if the operator's samples speak against the new one."""
+    """The outcome of a masked round; the model stays unchanged if the operator's samples speak against the new one."""
     if training.validation is None:
         return outcome
     weights = {offer.client.name: training.weight_of(offer) for offer in offers}
@@ -211,17 +211,17 @@ def _judged(
 
 
 def _may_go_on(roster: Roster) -> bool:
-    """Whether there is a next round: not if the operator ended the job; while it is paused, wait."""
+    """Wait during a pause; return whether there is a next round. There is none if the operator ended the job."""
     roster.hold()
     return roster.control.ended is None
 
 
 def offers_in_round(agreement: Agreement, round_: int) -> tuple[Offer, ...]:
-    """The offers of the clients who are asked for a report in this round.
+    """The offers of the clients asked for a report in this round.
 
-    Each client is drawn with the probability q_i of her offer, by the same draws as in `learning.training`.
+    Each client is drawn with the probability q_i of their offer, by the same draws as in `learning.training`.
 
-    agreement  with those who take part
+    agreement  with the clients who take part
     """
     probability, index = agreement.participation
     if probability.min() >= 1.0:
@@ -231,7 +231,7 @@ def offers_in_round(agreement: Agreement, round_: int) -> tuple[Offer, ...]:
 
 
 def asked_by_contract(taking_part: Agreement) -> dict[str, int]:
-    """By name, of those who take part and are not always asked: the number of rounds of the contract with them."""
+    """By name: the number of the contract's rounds with each participant who is not always asked."""
     sometimes = tuple(offer for offer in taking_part.offers if offer.client.participation < 1)
     if not sometimes:
         return {}
@@ -254,7 +254,7 @@ def run_round(
 ) -> RoundOutcome:
     """Run a round in which the server sees single reports.
 
-    only  in a round that is repeated: the names of those who delivered it, all of whom are needed
+    only  in a round that is repeated: the names of those who delivered it; all of them are needed
     """
     wanted = offers if only is None else tuple(offer for offer in offers if offer.client.name in only)
     terms, removed = training.agreement.terms, roster.control.removed
@@ -337,12 +337,12 @@ def repeated_round(
     offers: tuple[Offer, ...],
     row: Mapping[str, Any],
 ) -> Params | None:
-    """The model after a round that is in the ledger, from the reports that were taken then, which are asked for again.
+    """The model after a round in the ledger, from the reports that were taken then, which are asked for again.
 
-    Participants answer with the same bytes, and nobody else's report takes the place of one that was taken. So the
-    server waits until everybody who delivered is there, however long that takes, or until the operator ends the job:
-    then the model is lost, and None is returned. Who is only coming back from the server's stop still has the time of
-    a round. Those who answer answers with other bytes are named to the operator, and asked again.
+    Participants answer with the same bytes, and no other report can replace one that was taken. So the server waits
+    until everybody who delivered is connected, however long that takes. If the operator ends the job first, the model
+    is lost, and None is returned. Clients who reconnect after the restart still have the time of a round. Clients who
+    answer with other bytes are named to the operator and asked again.
 
     row  the ledger's document of the round
     """
@@ -389,7 +389,7 @@ def repeated_round(
 
 
 def _repeat_fault(outcome: RoundOutcome, delivered: Collection[str]) -> str:
-    """Why a round will not be repeated however long the server waits; empty if it may be."""
+    """Why a round cannot be repeated, however long the server waits; empty if it may be."""
     for name, _, reason in outcome.rejected:
         if name in delivered and reason.startswith("error:"):
             return f"cannot be repeated: {name} answers with an {reason.rstrip('.')}"
@@ -409,13 +409,13 @@ def _note_removed(roster: Roster, number: int, removed: Collection[str]) -> None
 
 
 def _recorded_loss(roster: Roster) -> int | None:
-    """The first round that could not be repeated, if the ledger has that the job ended so; else None."""
+    """The first round that could not be repeated, if the job in the ledger ended so; None otherwise."""
     ended = roster.ledger.find(roster.job_name, "ended", "ended")
     return None if ended is None else ended.document.get("lost")
 
 
 def first_lost_round(rounds: Sequence[Mapping[str, Any]], model: str) -> int | None:
-    """The first of these rounds, in order, that the model with this digest does not have; None if it has them all."""
+    """The first of these rounds, in order, that is not in the model with this digest; None if all are."""
     if not rounds or rounds[-1]["model"] == model:
         return None
     after = (one["round"] for one in rounds if one["previous"] == model != one["model"])
@@ -423,10 +423,10 @@ def first_lost_round(rounds: Sequence[Mapping[str, Any]], model: str) -> int | N
 
 
 def _unlike_the_first(outcome: RoundOutcome, marks: Mapping[str, str], *, has_keys: bool) -> dict[str, str]:
-    """Why answers to a repeated round are not those of the first time, by name; those who are away have none.
+    """By name: why an answer to a repeated round differs from the first one; absent clients have no entry.
 
     marks     of the reports that were taken then
-    has_keys  whether masks shared with missing people were told: if all reports are the same, these are not
+    has_keys  whether masks shared with missing people were revealed; if all reports match, these differ
     """
     unlike = {
         name: reason
@@ -445,7 +445,7 @@ def _unlike_document(roster: Roster, name: str, call: RoundCall, why: str) -> di
 
 
 def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:
-    """The model and the number of finished rounds: from the last checkpoint, or a new model and 0."""
+    """The model and the number of finished rounds: from the last checkpoint, otherwise a new model and 0."""
     checkpoint = read_checkpoint(training.checkpoint_file)
     if checkpoint is None:
         return training.model.init(training.agreement.terms.seed), 0

@@ -1,6 +1,6 @@
 """The server's side of a whole job, from enrolment to receipts.
 
-Every finished step is in the ledger, so a server can be stopped at any time, and goes on when it is started again.
+Every finished step is in the ledger. So a server can be stopped at any time and resumes after a restart.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class Operator:
 
     secret         determines the test draw; published after the test
     seed           determines labels, batches and the initial model; in the offers
-    authenticated  whether only nodes with registered keys are let in
+    authenticated  whether only nodes with registered keys are admitted
     approve        asked before offers are sent
     simulated      whether participants are simulated: they read no published test set, and nobody waits for the
                    operator's decisions
-    live           whether stage, deadlines and connections are written to the folder for other processes; or who
-                   writes them
+    live           whether stage, deadlines and connections are written to the folder for other processes, or the object
+                   that writes them
     """
 
     ledger: Ledger
@@ -120,7 +120,7 @@ def is_complete(ledger: Ledger, name: str) -> bool:
 def conduct_job(
     grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: MakePlan, progress: ActivityProgress
 ) -> JobView:
-    """Do all steps of the job that are not in the ledger yet; return the view of the finished job."""
+    """Do all steps of the job that are not yet in the ledger; return the view of the finished job."""
     require_collected(job.contract.mechanism)
     ledger, side = operator.ledger, job.server_side()
     ledger.sign_with(operator.key)
@@ -188,9 +188,9 @@ def conduct_job(
 def deliver_receipts(
     grid: Grid, job: DataJob, name: str, operator: Operator, seconds: float, told: Callable[[str], None]
 ) -> None:
-    """Let those who have not got their receipt of a job that is over join and get it; other arguments: `deliver_late`.
+    """Let clients without their receipt of a finished job join and get it; other arguments as in `deliver_late`.
 
-    Nothing of the job's data is needed.
+    The job's data are not needed.
     """
     view = job_view(name, operator.ledger.entries(name))
     assert view.agreement is not None
@@ -204,7 +204,7 @@ def deliver_receipts(
 
 
 def _roster(grid: Grid, job: DataJob, operator: Operator, view: JobView, shape: tuple[int, ...]) -> Roster:
-    """The roster of a job, with those who have enrolled; `shape` of its pictures, if it has pictures."""
+    """The roster of a job, with the enrolled clients; `shape` of its pictures, if it has pictures."""
     roster = Roster(
         grid,
         operator.ledger,
@@ -223,7 +223,7 @@ def _roster(grid: Grid, job: DataJob, operator: Operator, view: JobView, shape: 
 
 
 def _still_expected(view: JobView, roster: Roster) -> list[str]:
-    """Those who take part in a job that goes on, as far as that is known; not who has her receipt."""
+    """The known participants of a resumed job, without those who have their receipt."""
     agreement = view.taking_part or view.agreement
     assert agreement is not None
     done = {*roster.control.removed, *view.acknowledgements}
@@ -231,7 +231,7 @@ def _still_expected(view: JobView, roster: Roster) -> list[str]:
 
 
 def _close_enrolment(roster: Roster, agreement: Agreement) -> None:
-    """From now on nobody is enrolled any more; tell those who came too late."""
+    """Stop enrolling, and tell clients who came too late."""
     view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     roster.contract = frozenset(offer.client.name for offer in agreement.offers)
     offered = {key.split("/", 1)[1] for key in view.offers}
@@ -247,12 +247,12 @@ def _live_writer(operator: Operator, name: str, clients: tuple[str, ...]) -> Liv
 
 
 def _record_early_end(roster: Roster, training: TrainingRun, model: str) -> None:
-    """If not all rounds were trained, record that the job was ended, and in how many who is not always asked was to be.
+    """If not all rounds were trained, record the early end, and the rounds of clients who are not always asked.
 
-    That number is counted over all rounds of the contract, by the draws that the offers tell. So is it if the model of
-    the rounds in the ledger is lost; then the first round that could not be repeated is recorded too.
+    Their rounds are counted over the whole contract, by the draws in the offers. This also holds if the model of the
+    rounds in the ledger is lost. Then the first round that could not be repeated is recorded too.
 
-    model  the digest of the model that there is
+    model  the digest of the present model
     """
     rounds = [entry.document for entry in roster.ledger.entries(roster.job_name, "round")]
     lost = first_lost_round(rounds, model)
@@ -271,7 +271,7 @@ def _label_and_audition(
     side: ServerSide,
     progress: ActivityProgress,
 ) -> None:
-    """Wait for labels, and hold the audition if the contract pays by one; what the ledger has is not done again."""
+    """Wait for labels, and hold the audition if the contract pays by one; skip what the ledger already has."""
     clients, labeled = len(agreement.offers), set[str]()
     if not earlier.auditions:
         labeled = wait_for_labels(roster, agreement, lambda labeled: progress("labeling", labeled, clients))
@@ -309,7 +309,7 @@ def test_document(
 
 @contextmanager
 def _end_without_contract(roster: Roster) -> Iterator[None]:
-    """If the operator ends the job before there is a contract, record it and tell all."""
+    """If the operator ends the job before there is a contract, record it and tell everybody."""
     try:
         yield
     except JobEndedError:
@@ -340,7 +340,7 @@ def with_strategy(job: DataJob, strategy: Strategy) -> DataJob:
 class PaidStrategy:
     """A strategy and the job in which it combines reports.
 
-    strategy  an object; copies of it are used, in planning too
+    strategy  an object; copies of it are used, also in planning
     job       its model is trained as the job says; [server] aggregation is replaced by the strategy
     name      of the job in the ledger; by default, that of the last job with the same content
     """
@@ -358,7 +358,7 @@ class PaidStrategy:
         make_plan: MakePlan = lambda job, side: job.plan(side),
         progress: ActivityProgress = lambda *_: None,
     ) -> Result:
-        """Conduct the job, from enrolment to receipts, except what the ledger has already; return the final model."""
+        """Run the job from enrolment to receipts, except what the ledger already has; return the final model."""
         self.view = conduct_job(grid, self.job, self.name, self.operator, make_plan, progress)
         model_file, _ = published_files(self.operator.folder, self.name)
         return Result(arrays=ArrayRecord({"params": Array(read_npy(model_file))}))

@@ -1,11 +1,11 @@
-"""Whether the model after a round is taken: not if it does what honest rounds from the same model do not.
+"""Whether the model after a round is taken. It is not if it behaves unlike honest rounds from the same model.
 
-The operator cannot look at masked reports, and one report that is as long as the offer allows can ruin a model in one
-round. So the model after each round is tried on the operator's pilot samples, which nobody trains on and which are not
-the test set. Where its loss rises visibly, or it moves farther than usual, it is compared with what honest rounds of
-pilot clients do from the same model (`learning.pilot_rounds`). If that is far less, or the job's last rounds moved it
-far less and no pilot clients as far, the model stays as it was, nobody is named, and the next round starts from it
-again. Where the server sees single reports, one is refused only for what it does by itself.
+The operator cannot see masked reports, and one report of the length that the offer allows can ruin a model in one
+round. So the model after each round is tried on the operator's pilot samples. Nobody trains on these, and they are not
+the test set. If its loss rises visibly, or it moves farther than usual, it is compared with honest rounds of pilot
+clients from the same model (`learning.pilot_rounds`). The model is refused if those rounds change it far less, or if
+the job's last rounds moved it far less and no pilot clients moved it as far. Then it stays as it was, nobody is named,
+and the next round starts from it again. Where the server sees single reports, one is refused only for its own effect.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from truthfl.learning.pilot.honest_rounds import PilotRounds, WhoTrains, lengths
 from truthfl.learning.training.aggregation import missing_factor, new_combiner
 from truthfl.ledger.terms import Agreement
 
-DEVIATIONS = 8.0  # of honest rounds: eight of them are known, and the job's clients are others
-DEVIATIONS_OF_ONE = 12.0  # by which a single report is refused; the others' reports have no part in that
+DEVIATIONS = 8.0  # of honest rounds; only eight are known, from other clients
+DEVIATIONS_OF_ONE = 12.0  # for refusing a single report, without regard to the others
 FADING = 0.9
-LONGER = 1.5  # times the usual length: a model that moves so far is looked at, though its loss falls
+LONGER = 1.5  # times the usual length; a model that moves farther is examined even if its loss falls
 RECENT = 10  # rounds of the job itself
-FARTHER = 5.0  # times the longest of these, which no honest round moved the model: they did up to 2.7 times
+FARTHER = 5.0  # times the longest of these; honest rounds reached up to 2.7 times
 
 
 @dataclass(eq=False)
@@ -37,9 +37,9 @@ class Validation:
     """Judges the rounds of a job by honest rounds of pilot clients.
 
     latest  the last model that was tried, and its loss
-    usual   how far the last honest rounds that were looked at moved the model; 0 before
-    slack   a rise of the loss that is not looked at: the spread after those rounds, less with each round since
-    recent  how far the last rounds of the job that were taken moved the model; divided by the noise of their sums
+    usual   how far the last simulated honest rounds moved the model; 0 before
+    slack   a rise of the loss that is ignored: the spread after those rounds, shrinking with each round since
+    recent  how far the job's last taken rounds moved the model, divided by the noise of their sums
     """
 
     honest: PilotRounds
@@ -49,11 +49,11 @@ class Validation:
     recent: list[float] = field(default_factory=list)
 
     def state(self) -> dict[str, Any]:
-        """What is remembered of the rounds, as JSON values: a server that is started again judges as if it had not."""
+        """The memory of the rounds as JSON values, so that a restarted server judges in the same way."""
         return {"usual": self.usual, "slack": self.slack, "recent": self.recent}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Remember what an earlier start of the server had remembered."""
+        """Restore the memory of an earlier start of the server."""
         self.usual, self.slack = float(state["usual"]), float(state["slack"])
         self.recent = [float(length) for length in state["recent"]]
 
@@ -92,7 +92,7 @@ class Validation:
     def faults_of(
         self, before: Params, changes: Mapping[str, Params], weights: Mapping[str, float], round_: int
     ) -> dict[str, tuple[float, str]]:
-        """Of each of these reports that spoils the model by itself, at its weight: the loss with it, and why."""
+        """For each report that spoils the model alone at its weight: the resulting loss, and why."""
         old, limits, faults = self._loss_before(before), dict[float, tuple[float, float]](), {}
         for name, change in changes.items():
             weight = weights[name]
@@ -117,7 +117,7 @@ class Validation:
 
 
 def _limit(honest: FloatArray, deviations: float) -> float:
-    """What an honest round stays below, from some such rounds."""
+    """The limit that an honest round stays below, from some such rounds."""
     finite = honest[np.isfinite(honest)]
     if len(finite) < 2:
         return math.inf
@@ -127,10 +127,10 @@ def _limit(honest: FloatArray, deviations: float) -> float:
 def validation_of(
     side: ServerSide, taking_part: Agreement, weights: Mapping[str, float], aggregation: str
 ) -> Validation:
-    """What judges the rounds of a job.
+    """The object that judges the rounds of a job.
 
-    taking_part  the offers of those who take part
-    weights      theirs, by name
+    taking_part  the offers of the clients who take part
+    weights      their weights, by name
     aggregation  how their reports are combined
     """
     terms, offers = taking_part.terms, taking_part.offers
@@ -145,7 +145,7 @@ def validation_of(
 
 
 def noise_of(asked: Sequence[float], taken: Sequence[float], *, rescales: bool) -> float:
-    """How much noisier the sum of a round is than that of all reports asked for, at least 1; from their weights."""
+    """How much noisier a round's sum is than the sum of all reports asked for, at least 1; from their weights."""
     if not taken:
         return 1.0
     factor = missing_factor(math.fsum(asked), math.fsum(taken)) if rescales else 1.0
@@ -174,13 +174,13 @@ def take_single_reports(
     combine: Callable[[Collection[str]], tuple[Params, float]],
     round_: int,
 ) -> SingleReportsTaken:
-    """Combine the reports with these names; if the model is not taken, refuse those that spoil it by themselves.
+    """Combine the reports with these names; if the model is not taken, refuse those that spoil it alone.
 
-    That is evidence that nobody else can make. The worst is refused first, until the rest is taken. If there is no such
-    report, or the rest is not taken either, the model stays as it was.
+    Such an effect is evidence that nobody else can fabricate. The worst report is refused first, until the rest is
+    taken. If there is no such report, or the rest is not taken either, the model stays unchanged.
 
-    changes, weights  of the reports, by name
-    combine           from names: the model by these reports, others missing, and the noise of their sum (`noise_of`)
+    changes, weights  by name
+    combine           from names: the model of these reports without the others, and the noise of their sum (`noise_of`)
     """
     kept, refused = list(changes), dict[str, str]()
     candidate, noise = combine(kept)

@@ -47,14 +47,14 @@ def run_job(
     again: bool = False,
     show_plan: Callable[[PlanSummary], None] = lambda _: None,
 ) -> RunOutcome:
-    """Run a job: plan, offer, label, audition, train, test, pay. Then train again for each liar, with her alone honest.
+    """Run a job: plan, offer, label, audition, train, test, pay. Then train again with each liar alone honest.
 
     An interrupted job in this folder is continued; of a complete one, the outcome is returned.
 
     ledger     a file or the address of a database; ledger.db in the folder if None
     design     of the pilot; the default if None
     in_flower  whether the nodes are those of Flower's simulation, in other processes
-    again      run a complete job once more, as another job
+    again      run a complete job again as a new job
     show_plan  called with a plan before its offers go out
     """
     federation = job.simulated_federation()

@@ -36,7 +36,7 @@ LONGEST = 99
 
 
 def folder_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Of each client: her name if it is valid and unique as a folder name, ignoring case; otherwise her index."""
+    """Each client's name if it is valid and unique as a folder name, ignoring case; otherwise the client's index."""
     times = Counter(name.lower() for name in names)
     return tuple(
         name if _is_valid(name) and times[name.lower()] == 1 else f"_{client}" for client, name in enumerate(names)
@@ -54,7 +54,7 @@ def has_audition(job: DataJob) -> bool:
 
 
 def in_labeling_order(job: DataJob, federated: Federated) -> Federated:
-    """The federation with each client's samples in the order in which she is asked to label them.
+    """The federation with each client's samples in the order in which they are asked to label them.
 
     Without an audition all samples are labeled, and the order stays.
     """
@@ -66,10 +66,10 @@ def in_labeling_order(job: DataJob, federated: Federated) -> Federated:
 def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer: Offer) -> Labels | LabelSets:
     """The labels that a client with these samples makes for an offer that asks for some of them.
 
-    The draws are those of a federation of the clients asked, in which she has the position `offer.client.index`. The
-    labels of a client do not depend on the others, so each of these has one sample here.
+    The draws are those of a federation of the clients asked, in which this client has position `offer.client.index`.
+    A client's labels do not depend on the others, so each of the others has one sample here.
 
-    rows  the positions in the data of the samples that she is asked to label
+    rows  the positions in the data of the samples that this client is asked to label
     """
     before, job = offer.client.index, offer.job
     partition = Partition(
@@ -88,8 +88,8 @@ def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer
 class AskedLabels:
     """The labels of all clients of a job that asks them to label a part of their samples.
 
-    federated   with each client's samples in the order in which she is asked to label them
-    made        those made already, by the offer's hash
+    federated   with each client's samples in the order in which they are asked to label them
+    made        the labels made already, by the offer's hash
     """
 
     federated: Federated
@@ -113,7 +113,7 @@ class ClientLabels:
     """The labels of all clients of a job that asks them to label all of their samples.
 
     labels   of all clients' samples before training; those to be derived are not read
-    derived  those derived already, by client and training parameters
+    derived  the labels derived already, by client and training parameters
     """
 
     federated: Federated
@@ -130,7 +130,7 @@ class ClientLabels:
         return lambda offer: self._given(client, own, offer.job.seed)
 
     def _given(self, client: int, labels: Labels, seed: int) -> Labels | LabelSets:
-        """All labels that she gives to her samples, of which these are one each."""
+        """All labels that the client gives to their samples; `labels` has one for each."""
         sets, rows = self.federated.data.sets, self.federated.partition.rows_of(client)
         if sets is None:
             return labels
@@ -139,7 +139,7 @@ class ClientLabels:
         return sets.take(rows).with_singles(~(by_hand & right), labels)
 
     def _derived(self, client: int, job: JobTerms) -> Labels:
-        """Her labels in a job with these terms."""
+        """The client's labels in a job with these terms."""
         key = (client, job.rounds, job.step_size, job.seed)
         if key not in self.derived:
             kind, own = behaviour(self.behaviours[client]), self.labels[self.federated.samples_of(client)]
@@ -204,7 +204,7 @@ class InProcessGrid(OneRunGrid):
 
 
 FIRST_NODE = 1000
-MOST_FEATURES = 2**28  # bytes: if all clients' samples take more, a client's are gathered whenever she uses them
+MOST_FEATURES = 2**28  # bytes: if all clients' samples take more, each client's are gathered whenever they are used
 
 
 def drawn_labels(job: DataJob, federation: SimulatedFederation, seed: int) -> Labels:
@@ -217,8 +217,8 @@ def simulated_participants(
 ) -> dict[int, Participant]:
     """By node id: the job's clients, who accept any offer.
 
-    With an audition, each holds her samples in the order in which she is asked to label them, and labels those that her
-    offer asks for.
+    With an audition, each client holds their samples in the order in which they are asked to label them. They label
+    those that their offer asks for.
 
     labels  of all clients' samples, if there is no audition; those that a behaviour derives are derived when the offer
             tells the step size
@@ -239,7 +239,7 @@ def _homes(job: DataJob, folder: Path) -> list[Path]:
 def _labeling(
     job: DataJob, federation: SimulatedFederation, labels: Labels | None
 ) -> tuple[Federated, ClientLabels | AskedLabels]:
-    """The federation with each client's samples in her own order, and the sources of labels."""
+    """The federation with each client's samples in their own order, and the sources of labels."""
     federated, behaviours = in_labeling_order(job, federation.federated), job.clients.behaviour
     if labels is None or has_audition(job):
         return federated, AskedLabels(federated, behaviours)

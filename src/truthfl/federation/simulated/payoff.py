@@ -26,7 +26,7 @@ from truthfl.learning.training.train import train
 from truthfl.ledger.evidence import SoloEvidence, level_shifts, passes
 from truthfl.ledger.terms import Agreement, Offer
 
-NEVER_ASKED = 1e-30  # the participation of those who are stopped at the audition
+NEVER_ASKED = 1e-30  # the participation of clients who are stopped at the audition
 ABSENT = Behaviour(
     "absent",
     "Is not asked for reports.",
@@ -41,7 +41,7 @@ ABSENT = Behaviour(
 def audition_costs(
     agreement: Agreement, behaviours: Sequence[Behaviour], auditioned: Collection[str], passed: Collection[str]
 ) -> FloatArray:
-    """What the work of each client with an offer really costs her.
+    """What the work of each client with an offer really costs them.
 
     auditioned, passed   names of those who trained alone, and of those who computed in the joint training
     """
@@ -66,7 +66,7 @@ def audition_payoffs_if_honest(
     solo_loss: Mapping[str, float | None],
     draws: Draws,
 ) -> FloatArray:
-    """The payoff of each client with an offer if she alone had been honest; NaN for honest clients.
+    """The payoff of each client with an offer if they alone had been honest; NaN for honest clients.
 
     behaviours  of those with an offer
     solo_loss   of all of them in the job, None for none
@@ -99,7 +99,7 @@ def federation_of_asked(job: DataJob, federated: Federated, agreement: Agreement
 
 
 def honest_solo_loss(restricted: Federated, federation: SimulatedFederation, offer: Offer, draws: Draws) -> float:
-    """The loss of her solo model if she labels all samples by hand and follows the recipe."""
+    """The loss of the client's solo model if they label all samples by hand and follow the recipe."""
     rows = restricted.partition.rows_of(offer.client.index)
     model: Params = audition_model(
         TRUTHFUL,
@@ -181,7 +181,7 @@ def _trained(
 ) -> tuple[Params, IntArray]:
     """The model that those who take part train, and the number of reports taken of each client.
 
-    All clients keep their positions, so that the draws are those of the job; who is absent changes nothing.
+    All clients keep their positions, so that the draws are those of the job; absent clients change nothing.
     """
     if not taking_part.rounds:
         return restricted.model.init(seed), np.zeros_like(asked)
@@ -203,7 +203,7 @@ def _trained(
 
 
 def _audition_cost(offer: Offer, kind: Behaviour) -> float:
-    """What training alone costs her, by the recipe that she really uses."""
+    """What training alone costs the client, by the recipe that they really use."""
     recipe = recipe_of(offer.job.recipe)
     used = changed_recipe(recipe, behaviour(kind).solo_recipe)
     return offer.client.audition_cost * used.samples / recipe.samples
@@ -216,7 +216,7 @@ def joint_payoffs_if_honest(
     behaviours: tuple[Behaviour, ...],
     draws: Draws,
 ) -> FloatArray:
-    """Each liar's payoff if she alone had been honest; NaN for honest clients."""
+    """Each liar's payoff if they alone had been honest; NaN for honest clients."""
     payoff = np.full(len(behaviours), np.nan)
     for client, kind in enumerate(behaviours):
         if not kind.truthful:
@@ -226,7 +226,7 @@ def joint_payoffs_if_honest(
 
 
 def costs(agreement: Agreement, behaviours: tuple[str | Behaviour, ...]) -> FloatArray:
-    """What each client's work really costs her over all rounds."""
+    """What each client's work really costs them over all rounds."""
     return np.array(
         [
             behaviour(name).cost(offer.client.labeling_cost, offer.batch_price, offer.client.batch_size)

@@ -44,11 +44,11 @@ class RunOutcome:
 
     view              the ledger's entries of the job
     behaviour         the name of each client's behaviour
-    refused           whether none of her reports was taken, of those she was asked for
-    pay, cost         what she is paid, and what her work really costs her; 0 for who was not asked by the plan
-    payoff_if_honest  her payoff if she alone had been honest instead; NaN for honest clients
-    offers            her offer; None for who was not asked by the plan
-    stopped_at_gate   whether she did not pass the audition
+    refused           whether none of the reports that the client was asked for was taken
+    pay, cost         what the client is paid, and what their work really costs; 0 for clients whom the plan did not ask
+    payoff_if_honest  the payoff if this client alone had been honest instead; NaN for honest clients
+    offers            the offer; None for clients whom the plan did not ask
+    stopped_at_gate   whether the client did not pass the audition
     parts             of pay by name, before rounding; none if the contract has none
     """
 
@@ -119,18 +119,18 @@ def outcome_of(job: DataJob, federation: SimulatedFederation, view: JobView, dra
     )
 
 
-MOST_LIARS = 20  # dishonest clients of whom there is a sentence
-MOST_NAMED = 20  # clients in a sentence
+MOST_LIARS = 20  # dishonest clients who get a sentence
+MOST_NAMED = 20  # clients named in a sentence
 
 
 def other_liars(outcome: RunOutcome) -> list[str]:
-    """A sentence on the dishonest clients of whom there is none of their own, if there are any."""
+    """A sentence on the dishonest clients without their own sentence, if there are any."""
     gained = (outcome.payoff - outcome.payoff_if_honest)[~np.isnan(outcome.payoff_if_honest)][MOST_LIARS:]
     if not len(gained):
         return []
     return [
-        f"{len(gained):,} more were dishonest, and {int((gained > 0).sum()):,} of these are left with more than if she "
-        "alone had been honest; results.json has them all."
+        f"{len(gained):,} more were dishonest, and {int((gained > 0).sum()):,} of these are left with more than if "
+        "they alone had been honest; results.json has them all."
     ]
 
 
@@ -155,23 +155,23 @@ def audition_sentences(outcome: RunOutcome) -> list[str]:
 def _liar_sentence(outcome: RunOutcome, client: int, offer: Offer, settled: Settled) -> str:
     who = f"{offer.client.name} ({outcome.behaviour[client]})"
     lost = outcome.payoff_if_honest[client] - outcome.payoff[client]
-    left = f"is left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if she had been honest"
+    left = f"are left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if they had been honest"
     if settled.solo_loss is None or settled.level_shift is None:
-        return f"{who} sent no model to the audition; she is paid {outcome.pay[client]:,.2f} and {left}."
+        return f"{who} sent no model to the audition; they are paid {outcome.pay[client]:,.2f} and {left}."
     expected = expected_solo_loss(offer, settled.level_shift)
     if not settled.passed:
         limit = highest_passing_loss(offer, settled.level_shift)
         return (
-            f"{who} was stopped at the audition: her model's loss is {settled.solo_loss:.2f}, honest ones are above "
-            f"{limit:.2f} once in 10,000 times; she is paid {outcome.pay[client]:,.2f} and {left}."
+            f"{who} was stopped at the audition: the model's loss is {settled.solo_loss:.2f}, honest ones are above "
+            f"{limit:.2f} once in 10,000 times; they are paid {outcome.pay[client]:,.2f} and {left}."
         )
     missing = settled.asked - settled.delivered
-    reports = f", and {missing} of her {settled.asked} reports were refused" if missing else ""
+    reports = f", and {missing} of {settled.asked} reports were refused" if missing else ""
     words = part_words(outcome.agreement)
     paid = " and ".join(f"{outcome.parts[name][client]:,.2f} for {what}" for name, what in words.items())
     return (
-        f"{who} passed the audition: her model's loss is {settled.solo_loss:.2f}, {expected:.2f} was expected"
-        f"{reports}; she is paid {paid or f'{outcome.pay[client]:,.2f}'}, and {left}."
+        f"{who} passed the audition: the model's loss is {settled.solo_loss:.2f}, {expected:.2f} was expected"
+        f"{reports}; they are paid {paid or f'{outcome.pay[client]:,.2f}'}, and {left}."
     )
 
 
@@ -201,7 +201,7 @@ def table_columns(outcome: RunOutcome) -> tuple[str, ...]:
 def client_rows(outcome: RunOutcome, most: int | None = None) -> list[list[str]]:
     """Return one row of cells per client, and a row with totals.
 
-    most  so many clients have rows; of the others, one row says how many they are. None for all
+    most  number of clients with rows; one more row counts the others. None for all
     """
     audition = outcome.agreement.terms.has_audition
     paid = tuple(outcome.parts.values()) or (outcome.pay,)
@@ -257,7 +257,7 @@ def summary_sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
         lost = outcome.payoff_if_honest[i] - outcome.payoff[i]
         sentences.append(
             f"{names[i]} ({outcome.behaviour[i]}) is left with {abs(lost):,.2f} "
-            f"{'less' if lost > 0 else 'more'} than if she alone had been honest."
+            f"{'less' if lost > 0 else 'more'} than if they alone had been honest."
         )
     sentences += other_liars(outcome)
     if liars and loss > expected:
