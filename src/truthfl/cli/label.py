@@ -229,7 +229,7 @@ def _exchange(
         if import_ is not None:
             may_replace = _may_replace if not replace else lambda _: True
             taken = import_labels(import_, source, store, classes, may_replace, several=several)
-            print(f"{taken:,} labels taken in from {import_}.")
+            print(f"{taken:,} labels imported from {import_}.")
         if export is not None:
             written = export_labels(export, source, store, several=several)
             print(f"{written:,} labels of {len(source):,} samples written to {export}.")
