@@ -38,7 +38,7 @@ class StaleMessageError(MessageError, StaleError):
 
 
 class ConflictError(MessageError):
-    """Samples have other labels than the page showed; `current` has their states, in the form of a decision's response."""
+    """Samples have other labels than the page showed; `current` has their states, as in a decision's response."""
 
     def __init__(self, current: list[dict[str, Any]]) -> None:
         super().__init__("error.conflict")

@@ -25,7 +25,7 @@ QUALITIES = (85, 70, 50)  # of a JPEG, until it is small enough
 
 
 def small_example(raw: bytes, name: str) -> tuple[Example, bytes]:
-    """One of the operator's files as an example, within the limits of pixels and bytes; `name`: its path, for messages."""
+    """An operator's file as an example, within the limits of pixels and bytes; `name`: its path, for messages."""
     content, media_type = _small_text(raw, name) if name.lower().endswith(".txt") else _small_picture(raw, name)
     if not content:
         raise InputError(f"{name} is empty; an example must show something.")

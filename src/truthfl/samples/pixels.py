@@ -5,8 +5,8 @@ picture that already has the size stays as it is. Pillow scales in whole numbers
 machines.
 
 A node may handle each message in a new process, so decoded pictures are cached in a file: a SHA-256, a line of JSON and
-the array's bytes, without labels. Its key is a hash of the names and content ids of all samples in order. If the file is
-damaged or cannot be written, the pictures are decoded again. Small pictures of one size are cached as they are. For
+the array's bytes, without labels. Its key is a hash of the names and content ids of all samples in order. If the file
+is damaged or cannot be written, the pictures are decoded again. Small pictures of one size are cached as they are. For
 other pictures, the cache records which can be read and, once a job names a shape, the pictures fitted to it.
 """
 

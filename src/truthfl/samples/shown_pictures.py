@@ -24,7 +24,7 @@ from truthfl.samples.sample import GIF, JPEG, PNG, WEBP, Media, Source
 CACHE = "cache/shown"
 MAX_CACHE_BYTES = 500_000_000
 KEPT_AFTER_CLEANING = 0.8  # share of that
-LARGE_PIXELS = 2_000_000  # larger pictures are decoded by one thread alone, since each thread that decodes keeps some memory for ever
+LARGE_PIXELS = 2_000_000  # one thread alone decodes larger pictures: each thread that did would keep some memory
 AS_PNG_PIXELS = 512 * 512  # smaller pictures are sent without loss
 MEDIA_TYPES = {".png": "image/png", ".jpg": "image/jpeg"}
 
