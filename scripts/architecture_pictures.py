@@ -1,6 +1,6 @@
 """Make the two pictures in docs/architecture.md: python scripts/architecture_pictures.py
 
-The first draws the rooms and, as arrows, the imports that the source really has; the second the objects that travel
+The first shows the rooms and, as arrows, the actual imports in the source. The second shows the objects that travel
 from a job file to a receipt.
 """
 
@@ -17,7 +17,7 @@ PICTURES = ROOT / "docs" / "pictures"
 ROOMS = {  # name: (centre x, centre y, what it is)
     "cli": (5.0, 9.0, "commands: parse, call, print"),
     "simulate": (1.6, 7.6, "façade: jobs, training, studies"),
-    "flower": (5.0, 7.6, "façade: a Flower app of one's own"),
+    "flower": (5.0, 7.6, "façade: custom Flower apps"),
     "studies": (1.6, 6.1, "reproduce the paper;\nask whether lying pays"),
     "federation": (5.0, 6.1, "protocol, participant,\nsimulated, deployed"),
     "page": (8.4, 6.1, "the participant's page"),
@@ -48,7 +48,7 @@ OBJECTS = {  # name: (centre x, centre y, what it holds, room)
     "Entry": (8.0, 4.6, "a row of the ledger: offer,\nanswer, round, test, …", "ledger"),
     "Observation": (4.6, 2.6, "test loss, delivered\nrounds, …", "mechanism"),
     "Settled": (8.0, 2.6, "amount and pay\nof one client", "ledger"),
-    "receipt": (8.0, 0.8, "signed; she checks\nit alone", "ledger"),
+    "receipt": (8.0, 0.8, "signed; clients check\nit alone", "ledger"),
 }
 TRAVELS = [
     ("DataJob", "ServerSide", "server_side"),
@@ -72,7 +72,7 @@ BY_ROOM = {
 
 
 def imports():
-    """Which room imports which, as the source has it."""
+    """Which room imports which, in the source."""
     found = set()
     for path in SOURCE.rglob("*.py"):
         room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
