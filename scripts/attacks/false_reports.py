@@ -32,7 +32,7 @@ PEOPLE = (
 )
 ATTACKS = {
     "report-huge": "Mia's reports are 1e6 in every place",
-    "report-flipped": "Nils reports ten times his change, flipped",
+    "report-flipped": "Nils reports ten times the honest change, flipped",
     "report-huge-at-the-end": "Olga reports 1e6 in the last round only",
     "node-dies": "Paul's node is killed in the third round",
     "report-without-code": "Rosa's reports lack their code",

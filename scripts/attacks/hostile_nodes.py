@@ -184,14 +184,14 @@ def silent_is_known(made: Federation) -> str:
     """The output of the status and of `truthfl remove` for a connected participant who never answered."""
     shown = json.loads(truthfl("status", "--out", "served", "--json", folder=made.folder).stdout)
     here = next(one["connected"] for one in shown["participants"] if one["name"] == "Sid")
-    removed = truthfl("remove", "Sid", "--out", "served", "--why", "he is silent", folder=made.folder)
+    removed = truthfl("remove", "Sid", "--out", "served", "--why", "they are silent", folder=made.folder)
     return f"connected: {here}; remove: {(removed.stdout + removed.stderr).strip()}"
 
 
 def silent(made: Federation, attack: str, known: str) -> Outcome:
     """Nobody waits for Sid in a round; the operator sees Sid and can remove them."""
     held = made.view().finished and known.startswith("connected: True; ") and "nothing more is asked of Sid" in known
-    return outcome(attack, held, f"he is seen and removed ({known}); the others' job ended", otherwise=known)
+    return outcome(attack, held, f"Sid is seen and removed ({known}); the others' job ended", otherwise=known)
 
 
 def silent_in_rounds(made: Federation, attack: str, name: str) -> Outcome:

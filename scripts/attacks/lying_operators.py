@@ -30,7 +30,7 @@ ATTACKS = {
     "round-a-million": "the operator asks for round 1,000,001",
     "round-zero-model": "the operator sends the zero model, from which training began, again",
     "round-far": "the operator sends a model of their choice, far from the last",
-    "struck-from-round": "the operator says that Ben dropped out of a round that he delivered",
+    "struck-from-round": "the operator says that Ben dropped out of a round that Ben delivered",
     "receipt-twice": "the operator sends Dora a second receipt, of less pay",
 }
 REFUSALS = {

@@ -26,8 +26,8 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
         yield from strangers.while_running(made, names)
         yield from invitations.while_running(made, names)
         if invitations.INVITED not in made.processes:  # the attack in which they join was not requested
-            invitations.invitation(made, "hers")
-            made.join_invited(invitations.INVITED, made.folder / "hers.invitation")
+            invitations.invitation(made, "theirs")
+            made.join_invited(invitations.INVITED, made.folder / "theirs.invitation")
         yield from operators_tools.while_running(made, names)
         made.join(PEOPLE[1])
         made.wait_for_end()

@@ -28,7 +28,7 @@ PEOPLE = (
 ATTACKS = {
     "joins-with-four-pictures": "Finn brings 4 of 60 pictures",
     "joins-with-one-picture": "Gus brings 1 of 60 pictures",
-    "joins-with-no-cost": "Hal says that a sample costs him 1e-29",
+    "joins-with-no-cost": "Hal states 1e-29 as the cost of a sample",
     "joins-with-half-a-letter": "Ida's name is a lone surrogate",
     "joins-with-escape-codes": "Jan's name clears the operator's terminal",
     "joins-as-another": "Kim's connection enrols with Ada's name and key",
@@ -74,7 +74,7 @@ def not_taken_in(made: Federation, person: Person) -> Outcome:
     made.make_data(person.name)
     made.join(Person(person.name))
     held = bool(said) and bool(told) and code == 1 and "\x1b" not in log + made.log("serve")
-    return outcome(person.attack, held, f"not taken in: {said[0] if said else log[-300:]}")
+    return outcome(person.attack, held, f"refused: {said[0] if said else log[-300:]}")
 
 
 def skipped(made: Federation, attack: str, name: str) -> Outcome:

@@ -92,7 +92,7 @@ def remove(
     who: Who = None,
     job: Job = None,
 ) -> None:
-    """Remove a participant: nothing more is asked of her, and the job goes on with the others.
+    """Remove a participant: nothing more is asked of them, and the job goes on with the others.
 
     The participant is told, keeps what they earned, and gets a receipt that has this command.
 
