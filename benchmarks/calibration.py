@@ -3,8 +3,8 @@
     python -m benchmarks.calibration [--json] [--seeds N]
 
 Prints the constants and their kinds; the loss by step size; the effect of a scaled report on the loss at small steps
-and at the best; the real loss by batch size and the calibrated c + v/D, with R²; and the ratio of each bound to the
-calibrated model, at the largest step size at which both bounds hold.
+and at the best step; the real loss by batch size and the calibrated c + v/D, with R²; and the ratio of each bound to
+the calibrated model, at the largest step size at which both bounds hold.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def show(report):
     print(f"\nLoss by step size, 100 rounds, batch 50; best {report['best_step_size']:.3g}\n")
     for step, loss, error in report["loss_by_step_size"]:
         print(f"  {step:>8.4f}  {loss:.4f} ± {error:.4f}")
-    print("\nChange of the loss when client 0 scales her report\n")
+    print("\nChange of the loss when client 0 scales their report\n")
     for step, rows in report["change_by_scaled_report"].items():
         print(f"  step {step:>5}: " + "  ".join(f"× {s:g}: {c:+.4f} ± {e:.4f}" for s, c, e in rows))
     print(f"\nReal loss against the calibrated c + v/D, step {report['best_step_size']:.3g}\n")

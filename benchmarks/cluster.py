@@ -1,9 +1,9 @@
-"""The same verification by one process, by two, and by a Ray cluster on this machine: seconds, and a digest of it all.
+"""The same verification by one process, by two, and by a Ray cluster on this machine: seconds, and a result digest.
 
     python -m benchmarks.cluster [ray://HOST:PORT]
 
-With an address, that cluster computes in place of one that is started here. The digest is of all that was found, as
-`truthfl verify --json` prints it, to the last bit. Needs Ray: pip install 'truthfl[cluster]'.
+With an address, that cluster computes instead of one that is started here. The digest covers all results to the last
+bit, as `truthfl verify --json` prints them. Needs Ray: pip install 'truthfl[cluster]'.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ sample_cost = 0.001
 
 
 def verified(job: DataJob, workers: Workers) -> tuple[float, str]:
-    """Seconds of one verification, and the digest of all it found."""
+    """The seconds of one verification, and the digest of its results."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
         found = verify_job(job, Path(folder), quick=True, workers=workers)

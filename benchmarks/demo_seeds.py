@@ -1,10 +1,10 @@
-"""How often what the demo shows is true: the built-in job with twenty seeds, none of them chosen.
+"""How often the demo's statements are true: the built-in job with twenty seeds, none of them chosen.
 
     python -m benchmarks.demo_seeds [--seeds 20] [--first 0] [--json]
 
-Run k is `truthfl run --seed k` with the data drawn anew (data seed 1 + k): other pictures for everybody, another pilot,
-another test set. A sentence is about one participant, or about all honest ones; the table says in how many of the runs
-it is true. Takes about half a minute for each seed.
+Run k is `truthfl run --seed k` with newly drawn data (data seed 1 + k): other pictures for everybody, another pilot,
+another test set. A sentence is about one participant, or about all honest ones; the table shows in how many runs it is
+true. Each seed takes about half a minute.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def one_run(job, seed: int) -> dict:
 
 
 def sentences(rows: list[dict]) -> list[tuple[str, int, int]]:
-    """Each sentence with the number of times that it is true, and the number of times that it could be."""
+    """Each sentence, with how often it is true and how often it could be."""
     honest = [(row, i) for row in rows for i, alone in enumerate(row["honest"]) if alone]
     result = [
-        ("an honest participant is paid above her cost", sum(r["payoff"][i] > 0 for r, i in honest), len(honest)),
+        ("an honest participant is paid above cost", sum(r["payoff"][i] > 0 for r, i in honest), len(honest)),
         (
             "all honest participants are paid above cost",
             sum(all(p > 0 for p, h in zip(r["payoff"], r["honest"], strict=True) if h) for r in rows),
@@ -57,7 +57,7 @@ def sentences(rows: list[dict]) -> list[tuple[str, int, int]]:
         if not alone:
             who = f"{rows[0]['name'][i]} ({rows[0]['behaviour'][i]})"
             less = sum(row["payoff"][i] < row["payoff_if_honest"][i] for row in rows)
-            result.append((f"{who} is left with less than honesty would have left her", less, len(rows)))
+            result.append((f"{who} is left with less than after honest work", less, len(rows)))
             result.append((f"{who} is stopped at the audition", sum(r["stopped_at_gate"][i] for r in rows), len(rows)))
     return result
 

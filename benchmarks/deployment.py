@@ -1,15 +1,15 @@
-"""How long a round takes with real nodes on this machine, beside plain Flower, and the guide's whole job.
+"""The duration of a round with real nodes on this machine, compared with plain Flower; and the guide's whole job.
 
     python -m benchmarks.deployment [--nodes 3] [--rounds 40] [--flower-rounds 3] [--json]
 
-`truthfl serve` and so many `truthfl join`, over TLS with keys, train softmax regression on MNIST digits; the time of a
-round is the server's, from the first message to the last reply. Plain Flower, in the same run, does a FedAvg of a model
-of the same size by Flower's own commands, over TLS. Then the commands of docs/federation.md are run from the first to
-the last receipt. With `--flower-rounds 0` plain Flower is left out, with `--no-guide` the guide's job.
+`truthfl serve` and the given number of `truthfl join` processes, over TLS with keys, train softmax regression on MNIST
+digits. The server measures a round from the first message to the last reply. In the same run, plain Flower does a
+FedAvg of a model of the same size with Flower's own commands, over TLS. Then the commands of docs/federation.md run
+from the first to the last receipt. `--flower-rounds 0` leaves out plain Flower, `--no-guide` the guide's job.
 
-Memory is the largest resident set of a process. What a node costs the server in a round (its processor time, of all
-threads, and the bytes of messages and replies, without those of TLS and HTTP) is counted by the server itself, during
-rounds alone, and stands in the live status.
+Memory is the largest resident set of a process. The server itself counts what a node costs it in a round (processor
+time of all threads, and bytes of messages and replies without TLS and HTTP), during rounds only; the live status has
+these counts.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Processes:
-    """Commands of truthfl in one folder, with the largest memory that each has used."""
+    """Truthfl commands in one folder, with the largest memory that each has used."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class Processes:
         self.megabytes: dict[str, float] = {}
 
     def start(self, name: str, *words: object) -> None:
-        """Start a command that goes on in the background."""
+        """Start a command in the background."""
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
                 [sys.executable, "-m", "truthfl", *map(str, words)],
@@ -111,7 +111,7 @@ class Processes:
 
 
 def served(folder: Path, nodes: int, rounds: int) -> dict[str, Any]:
-    """A job with so many nodes: times of rounds, what a node costs the server, memory of a node and of the server."""
+    """A job with this many nodes: times of rounds, a node's cost for the server, memory of a node and of the server."""
     folder.mkdir(parents=True)
     names = [f"p{number:03}" for number in range(nodes)]
     size = min(200, MOST_SAMPLES // nodes)
@@ -171,7 +171,7 @@ def guide_seconds(folder: Path) -> float:
 
 
 def measure(nodes: int, rounds: int, flower_rounds: int, *, with_guide: bool) -> dict[str, Any]:
-    """Everything, with so many nodes."""
+    """All measurements, with this many nodes."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         found: dict[str, Any] = {"nodes": nodes, **served(folder / "own", nodes, rounds)}

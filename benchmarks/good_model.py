@@ -1,11 +1,12 @@
-"""What honest people lose when one participant sends a solo model that is better than honest ones are.
+"""What honest people lose when one participant sends a solo model that is better than honest ones.
 
     python -m benchmarks.good_model [--people 3 4 10] [--draws 4000]
 
-The built-in job is planned for so many honest people. Their solo losses are drawn from those of the pilot's clients,
-and one participant's loss is so many spreads below its level. The table has by how much the label pay of an honest one
-falls, on average and in per cent of the cost of their labels; once with the model in the level, as one that nobody
-holds, and once without it, as one that is known or that the operator refused; and how often it is held as too good.
+The built-in job is planned for each number of honest people. Their solo losses are drawn from those of the pilot's
+clients, and one participant's loss is the given number of spreads below the level. The table shows the average fall of
+an honest participant's label pay, in per cent of the cost of their labels: once with the model in the level, if nobody
+holds it, and once without it, if it is known or the operator refused it. It also shows how often the model is held as
+too good.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SEED = 3
 
 
 def planned(people: int):
-    """The audition contract of the built-in job with so many honest people, the pilot's spreads, and label costs."""
+    """The built-in job's audition contract with this many honest people, the pilot's spreads, and label costs."""
     job = read_job(None)
     fields = job.document()["clients"]
     chosen = {name: value[:people] if isinstance(value, list) else value for name, value in fields.items()}
@@ -36,7 +37,7 @@ def planned(people: int):
 
 
 def honest_pay(contract, excess, held):
-    """(draws, honest people) label pay, from excesses of all in spreads; the first is the good one, `held` or not."""
+    """(draws, honest people) label pay, from all excesses in spreads; the first is the good one, `held` or not."""
     paid = []
     for row, gone in zip(excess, held, strict=True):
         known = np.where((np.arange(len(row)) == 0) & gone, np.nan, row)

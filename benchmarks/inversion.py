@@ -1,14 +1,19 @@
-"""What a server can recover from one report, from all, from sums of masked ones, and from a solo model.
+"""What a server can recover from one report, from all reports, from sums of masked reports, and from a solo model.
 
     python -m benchmarks.inversion [--model softmax|cnn] [--noise 0 0.5 1 2] [--clip 1] [--clients 3] [--json]
 
-Ten clients with 162 MNIST digits each train 100 rounds, as in the demo. For some of them the attacks of
-`benchmarks.attacks.inversions` are made. "labels" is the share of classes whose number in the batch is found exactly,
-of labels found (all reports), or the correlation with the true numbers (solo model); "pictures" the share of her
-pictures that are recovered, which is to say with a correlation of 0.9 with the true one; "likeness" the mean of these.
-"known" is as if the batches of masked reports followed from the job's seed.
-"membership" is the area under the ROC curve by which the solo model tells her samples from others (0.5 is chance). Then
-the same with clipping and noise, with the ε at δ = 1e-5 of solo training and rounds together, and the accuracy.
+Ten clients with 162 MNIST digits each train 100 rounds, as in the demo. The attacks of `benchmarks.attacks.inversions`
+run on some of them. The columns:
+
+    labels      the share of classes whose number in the batch is recovered exactly; with all reports, the share of
+                recovered labels; with the solo model, the correlation with the true numbers
+    pictures    the share of the client's pictures that are recovered: with a correlation of 0.9 with the true picture
+    likeness    the mean of these correlations
+    membership  the area under the ROC curve by which the solo model distinguishes the client's samples from others;
+                0.5 is chance
+
+"known" assumes that the batches of masked reports follow from the job's seed. Then the same with clipping and noise,
+with the ε at δ = 1e-5 of solo training and rounds together, and the accuracy.
 """
 
 from __future__ import annotations
@@ -40,8 +45,8 @@ FIRST_BATCH = 62  # of the attack on one report
 ALIKE = 0.9
 RECIPE = Recipe(steps=60, batch_size=64, step_size=0.5, penalty=1e-3, shifts=0)
 STEP_SIZES = (0.15, 0.5, 1.5, 5.0)  # of solo training; the best is used
-JOINT_STEP = {"softmax": 0.85, "cnn": 0.2}  # as tuned in jobs; with clipping, that of solo training is used
-TRUSTS = (0.0, 0.1, 0.2, 0.4, 0.8)  # of the attack on solo models; the best for clients made of own data is used
+JOINT_STEP = {"softmax": 0.85, "cnn": 0.2}  # as tuned in jobs; with clipping, the step of solo training is used
+TRUSTS = (0.0, 0.1, 0.2, 0.4, 0.8)  # of the attack on solo models; the best for clients made from own data is used
 OWN_SAMPLES = 600  # of the server's
 
 
@@ -92,13 +97,13 @@ def pixels(images):
 
 
 def nothing(scene, client):
-    """What the server knows of her pictures without any message: how its own pictures of a class look on average."""
+    """The server's knowledge of a client's pictures without any message: the average of its own pictures of a class."""
     like = likeness(scene.average, pixels(scene.samples(client)[0]))
     return np.nan, (like >= ALIKE).mean(), like.mean()
 
 
 def one_report(scene, client, others=()):
-    """The attack on one report of the first round, or on the sum of it and others'."""
+    """The attack on one report of the first round, or on its sum with others' reports."""
     private = scene.model is not scene.plain
     step, clients = 0.5, (client, *others)
     change = sum(scene.change(one, scene.start, 0, FIRST_BATCH, step) for one in clients)
@@ -113,9 +118,9 @@ def one_report(scene, client, others=()):
 
 
 def all_reports(scene, models, changes, client, others=(), known=True):
-    """The attack on all reports of a client, or on their sums with others'.
+    """The attack on all reports of a client, or on their sums with others' reports.
 
-    known  whether batches follow from the job's seed; of masked reports they do not, and the server guesses
+    known  whether batches follow from the job's seed; with masked reports they do not, and the server guesses
     """
     clients = (client, *others)
     sums = [np.sum([of_round[one] for one in clients], axis=0) / len(clients) for of_round in changes]
@@ -133,7 +138,7 @@ def all_reports(scene, models, changes, client, others=(), known=True):
 
 
 def best_trust(scene, step_size, shadows=4):
-    """How far to trust a solo model: what is best for clients that the server makes of its own data."""
+    """How far to trust a solo model: the best value for clients that the server makes from its own data."""
     place, found = scene.place, np.zeros(len(TRUSTS))
     partition = place.draw_clients((SAMPLES,) * shadows, 77)
     for shadow in range(shadows):
@@ -148,7 +153,7 @@ def best_trust(scene, step_size, shadows=4):
 
 
 def solo(scene, client, step_size, trust=0.0):
-    """The attack on a solo model, and how well it tells her samples from others'."""
+    """The attack on a solo model, and how well the model distinguishes the client's samples from others."""
     images, labels = scene.samples(client)
     trained = train_alone(scene.model, images, labels, replace(RECIPE, step_size=step_size), SEED)
     weight, pictures = from_solo_model(scene.layer, scene.start, trained, scene.average, trust)
@@ -164,7 +169,7 @@ def solo(scene, client, step_size, trust=0.0):
 
 
 def _others(scene, client):
-    """Samples like hers that she does not hold: of her classes' frequencies, from the test set."""
+    """Samples from the test set that the client does not hold, with the same class frequencies."""
     _, labels = scene.samples(client)
     test, taken = scene.place.test, []
     for label, count in zip(*np.unique(labels, return_counts=True), strict=True):
@@ -181,7 +186,7 @@ def best_step(scene, clients):
 
 
 def measure(kind, clip, noise, clients):
-    """One line of results for each thing that the server may see."""
+    """One line of results for each possible view of the server."""
     scene = Scene(kind, clip, noise)
     private = scene.model is not scene.plain
     alone = best_step(scene, min(clients, 3))
@@ -197,7 +202,7 @@ def measure(kind, clip, noise, clients):
         return dict(zip(("labels", "pictures", "likeness"), found.mean(axis=0).tolist(), strict=True))
 
     if not private:
-        lines["nothing of hers"] = averaged(lambda client: nothing(scene, client))
+        lines["nothing of theirs"] = averaged(lambda client: nothing(scene, client))
     lines["one report"] = averaged(lambda client: one_report(scene, client))
     for count in (3, CLIENTS):
         others = [[(client + k) % CLIENTS for k in range(1, count)] for client in range(clients)]

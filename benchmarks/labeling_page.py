@@ -1,9 +1,9 @@
 """Speed and memory of the labeling page with many pictures, in Chromium: python -m benchmarks.labeling_page
 
-Generates pictures, starts `truthfl label`, opens its page in Chromium and labels the pictures by key presses. Times are
-measured in the page: from the key event to the first paint of the next picture. Memory is the server's resident set and
-the page's JavaScript heap after garbage collection. The start is measured several times: from the command, with the
-browser already open, to the first picture on the screen.
+Generates pictures, starts `truthfl label`, opens its page in Chromium and labels the pictures by key presses. The page
+measures times from the key event to the first paint of the next picture. Memory is the server's resident set and the
+page's JavaScript heap after garbage collection. The start is measured several times: with the browser already open,
+from the command to the first picture on the screen.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""What somebody who leaves costs the others: jobs like the guide's, all honest, one participant of which dies early.
+"""What a leaving participant costs the others: honest jobs like the guide's, in which one participant leaves early.
 
     python -m benchmarks.leaving [--clients 3] [--rounds 5] [--jobs 20] [--first 0] [--json]
 
-Job k has data drawn anew (data seed 1 + k). Each is run in one process: with everybody to the end, and with the last
-participant gone after her first report; with reports that are masked, and with reports that are not. The table has the
-mean pay of the others, as a share of their cost, and how many of them are paid below cost. Of three, two are left:
-masked rounds need three, so the model then stays as it is after the first round.
+Job k has newly drawn data (data seed 1 + k). Each job runs in one process: with everybody to the end, and with the last
+participant gone after their first report; with and without masked reports. The table shows the mean pay of the others
+as a share of their cost, and how many of them are paid below cost. With three clients, two are left: masked rounds need
+three, so the model then stays as it is after the first round.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SIZES = (120, 120, 150)
 
 
 class LeavingGrid(InProcessGrid):
-    """A grid one node of which does not answer any more after its first report; none leaves if `leaver` is None."""
+    """A grid with a node that stops answering after its first report; none leaves if `leaver` is None."""
 
     def __init__(self, participants, leaver):
         super().__init__(client_app(lambda context: participants[context.node_id]), {node: {} for node in participants})
@@ -73,7 +73,7 @@ class LeavingGrid(InProcessGrid):
 
 
 def kept_plan():
-    """A function that plans when it is first called, and returns the same plan from then on."""
+    """A function that plans at its first call and then returns the same plan."""
     made = []
 
     def plan(job, side):
@@ -85,7 +85,7 @@ def kept_plan():
 
 
 def pay_over_cost(job, plan, seed, leaves):
-    """By client, of all but the last: pay and cost of one run."""
+    """Pay and cost of one run, by client, for all clients but the last."""
     with tempfile.TemporaryDirectory() as name, open_ledger(Path(name) / "ledger.db") as ledger:
         folder, draws = Path(name), fixed_draws(seed)
         people = simulated_participants(job, job.simulated_federation(), folder)

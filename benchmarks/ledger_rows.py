@@ -1,8 +1,8 @@
-"""What the signatures of rows cost: time to append, read and check a row of a ledger on SQLite.
+"""The cost of the rows' signatures: time to append, read and check a row of a ledger on SQLite.
 
     python -m benchmarks.ledger_rows [--rows 10000]
 
-Rows are appended a thousand at a time, as by a large job; a check is that of chain and signatures alone.
+Rows are appended a thousand at a time, as a large job does; a check covers only chain and signatures.
 """
 
 from __future__ import annotations

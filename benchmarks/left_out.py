@@ -1,10 +1,11 @@
-"""What sums with somebody's report, less sums without it, tell of that report and of what it is like on average.
+"""What sums with a participant's report, minus sums without it, reveal of that report and of its average.
 
     python -m benchmarks.left_out [--repeats 20]
 
-Five people with 60 small digits each and batches of 30 that nobody else knows, softmax regression, rounds from one
-model. "4 + 1" is what participants' nodes open from one model; more take models that are nearly the same, which nodes
-do not refuse. "report" is the correlation with one of the reports, "mean" that with the mean of very many.
+Five people with 60 small digits each train softmax regression, with secret batches of 30, in rounds from one model.
+"4 + 1" is what participants' nodes open from one model; for more sums, an operator needs nearly equal models, which
+nodes do not refuse. "report" is the correlation with one of the reports, "mean" the correlation with the mean of very
+many.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def likeness(one, other):
 
 
 def measure(with_her, without, repeats):
-    """The mean correlations of the difference with her first report, and with the mean of all her reports."""
+    """The mean correlations of the difference with the first report, and with the mean of all reports."""
     data = small_digits()
     model = SoftmaxRegression(data.images[0].size, 10, 1e-3)
     start, found = model.init(0), []

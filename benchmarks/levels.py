@@ -1,10 +1,11 @@
-"""What a pilot that misjudges how unlike the clients' data are does to pay, with and without learning the level.
+"""How pay suffers if the pilot misjudges how unlike the clients' data are, with and without learning the level.
 
     python -m benchmarks.levels [--splits 20] [--json]
 
-The built-in job is planned on pilot clients whose pictures are of all kinds evenly, and then held with honest clients
-of whose pictures a share shows one digit. Pay over its cost at the expected joint loss, and how many are paid below
-cost or stopped: as the contract is (the others' solo losses shift the expected one), and by the pilot's level alone.
+The built-in job is planned on pilot clients with evenly mixed pictures. It is then held with honest clients, of whose
+pictures a share shows one digit. The table shows pay over cost at the expected joint loss, and how many clients are
+paid below cost or stopped: under the contract (the others' solo losses shift the expected one), and by the pilot's
+level alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ DEGREES, FIRST_SPLIT = (0.0, 0.2, 0.4, 0.7), 5000
 
 
 def honest_pay(job, plan, degree: float, splits: int) -> dict:
-    """Pay of honest clients with so unlike data over its cost, the joint loss being as expected."""
+    """Pay over cost of honest clients with data this unlike, at the expected joint loss."""
     contract = plan.contract
     data = replace(job.data, split="paper", degree=degree)
     terms = SoloTerms.of_contract(contract, plan.recipe)

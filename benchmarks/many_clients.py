@@ -1,13 +1,13 @@
-"""Time and memory of `truthfl run` with many simulated clients, plan included.
+"""Time and memory of `truthfl run` with many simulated clients, including the plan.
 
     python -m benchmarks.many_clients [--clients 1000] [--rounds 30] [--participation 1] [--dishonest 0]
                                       [--folder FOLDER] [--json]
 
 The job is written to a folder and run by another process: MNIST digits, 200 samples per client, softmax regression, the
-default contract; a value of a unit of loss at which all clients are worth asking. Reports are masked if all clients
-are asked in all rounds; with --participation 0.05 each is asked in a twentieth of them, and reports are not masked.
-Seconds are those of the clock and of all cores together; memory is the largest that was resident. The folder is removed
-afterwards unless it is given.
+default contract, and a value of a unit of loss at which all clients are worth asking. Reports are masked if all clients
+are asked in all rounds. With --participation 0.05, each is asked in a twentieth of them, and reports are not masked.
+Seconds are wall-clock time and processor time of all cores; memory is the largest resident set. The folder is removed
+afterwards unless you name it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIES = ("whisperer", "lazy labeler", "few labels", "echo")
 
 
 def job_text(clients: int, rounds: int, dishonest: int, participation: float = 1.0) -> str:
-    """A job file in which so many clients, at equal distances, are dishonest, and all are asked so often."""
+    """A job file with this many dishonest clients, evenly spaced, and this participation."""
     behaviour = ["truthful"] * clients
     for k in range(dishonest):
         behaviour[k * clients // dishonest] = LIES[k % len(LIES)]
@@ -53,7 +53,7 @@ behaviour = {json.dumps(behaviour)}
 
 
 def measured(clients: int, rounds: int, dishonest: int, participation: float, folder: Path) -> dict:
-    """Seconds, processor seconds and peak memory of one run, and what came out of it."""
+    """Seconds, processor seconds, peak memory and results of one run."""
     job, out = folder / "job.toml", folder / "run"
     job.write_text(job_text(clients, rounds, dishonest, participation))
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""Accuracy of a plan's margin: the final loss of honest work compared with the expected loss, on many splits.
+"""The accuracy of a plan's margin: the final loss of honest work compared with the expected loss, on many splits.
 
     python -m benchmarks.margin [--splits 12] [--json]
 

@@ -5,15 +5,14 @@
 Two jobs, each from the clients' fields and with all checks of the input, on the loss model of `paper_bound`:
 
     lceme     `Clients(…)`, `paper_bound`, `optimal_batch_sizes`, `lceme`, `contract.reward`
-    audition  `Clients(…)`, `paper_bound`, `plan_audition` on a measured solo curve (labels, batches, terms); then of
-              given solo losses `peer_shifts`, who passes and the labels that take part; then pay by solo losses, test
-              loss and delivered rounds, rounded to whole minor units
+    audition  `Clients(…)`, `paper_bound`, `plan_audition` on a measured solo curve (labels, batches, terms); then from
+              given solo losses `peer_shifts`, the clients who pass, and the labels that take part; then pay by solo
+              losses, test loss and delivered rounds, rounded to whole minor units
 
-One pass is `numpy.multiply(array, 2.0)` for each array that the job reads or returns, one number per client each; terms
-that are one number for all clients are not counted. That is 16 arrays for lceme and 31 for the audition. With a
-budget, it is 0.7 of what the plan without one would pay. Times are processor time, which other load on the machine
-affects less than the clock's; nothing here uses more than one core. Passes and jobs take turns, and the best time of
-each counts.
+One pass is `numpy.multiply(array, 2.0)` for each array that the job reads or returns, with one number per client. Terms
+with one number for all clients do not count. That is 16 arrays for lceme and 31 for the audition. The budget, if any,
+is 0.7 of the plan's pay without one. Times are processor time, which other load affects less than wall-clock time;
+nothing here uses more than one core. Passes and jobs take turns, and the best time of each counts.
 """
 
 from __future__ import annotations
@@ -82,13 +81,13 @@ class LcemeJob:
         return [*_arrays_of(clients, model), batches, contract.slope, contract.base, pay]
 
     def full_pay(self):
-        """What is paid without a budget."""
+        """Total pay without a budget."""
         clients, batches = Clients(**self.fields), self.run()[12]
         return float(clients.labeling_cost.sum() + batch_price(clients, TRAINING) @ batches)
 
 
 class AuditionJob:
-    """Plans, auditions and settles under the audition contract; some clients deliver no model, or too bad a one."""
+    """Plans, auditions and settles under the audition contract; some clients deliver no model, or a bad one."""
 
     def __init__(self, count):
         generator = np.random.default_rng(1)
@@ -135,12 +134,12 @@ class AuditionJob:
         return [*_arrays_of(clients, model), *given, contract.batch_size, *terms, pay]
 
     def full_pay(self):
-        """What is expected to be paid without a budget."""
+        """Expected total pay without a budget."""
         contract = plan_audition(self._inputs(Clients(**self.fields), None)[0]).contract
         return float((contract.label_base + contract.joint_base).sum())
 
     def _inputs(self, clients, budget):
-        """What an audition is chosen from, and the loss model that tells of batches."""
+        """The inputs for the choice of an audition, and the loss model for batches."""
         model, count = paper_bound(clients, TRAINING, CONSTANTS), len(clients)
         measured = AuditionMeasurement(
             solo=self.solo,

@@ -1,9 +1,9 @@
 """Memory of the labeling page's server with large pictures: python -m benchmarks.picture_memory
 
-Starts `truthfl label` on a folder, asks for all thumbnails at once, then for all pictures as the page shows them, then
-for whole ones, and prints the largest resident memory that the server ever had, and how many pictures it refused. The
-folders: scans of 4960 × 7016 pixels in colours; pictures of few bytes and as many pixels as are allowed; all formats.
-Works on Linux, whose /proc has the figure.
+Starts `truthfl label` on a folder and requests all thumbnails at once, then all pictures as the page shows them, then
+whole pictures. Prints the server's peak resident memory and how many pictures it refused. The folders have scans of
+4960 × 7016 pixels in colours; pictures with few bytes and the most pixels allowed; and all formats. It works on Linux,
+whose /proc has the figure.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image
 
 SCAN = 4960, 7016  # a sheet of paper, 600 dots per inch
-MOST = 7071, 7071  # pixels that are allowed
+MOST = 7071, 7071  # the most pixels allowed
 AT_ONCE = 12  # requests
 FORMS = ("thumbs/{}/{}", "samples/{}/{}", "samples/{}/{}?whole")
 
@@ -45,7 +45,7 @@ def main():
 
 
 def scans(folder, count):
-    """Pages with lines of noise, as PNG; they differ in what follows their end, which no decoder reads."""
+    """Pages with lines of noise, as PNG; they differ in bytes after their end, which no decoder reads."""
     folder.mkdir()
     pixels = np.full((SCAN[1], SCAN[0], 3), 240, np.uint8)
     pixels[::40] = np.random.default_rng(0).integers(0, 256, pixels[::40].shape, dtype=np.uint8)
@@ -57,7 +57,7 @@ def scans(folder, count):
 
 
 def flat_pictures(folder):
-    """One colour, in modes that take one to four bytes of a pixel, and more when they are converted."""
+    """One colour, in modes with one to four bytes per pixel, and more after conversion."""
     folder.mkdir()
     for mode, colour in (("RGBA", (9, 9, 9, 9)), ("LA", (9, 9)), ("I;16", 999), ("P", 1), ("1", 1), ("RGB", (9, 9, 9))):
         picture = Image.new(mode, MOST, colour)
@@ -80,7 +80,7 @@ def all_formats(folder):
 
 
 def measured(folder, home, forms=FORMS):
-    """The server's largest memory in MB, the number of pictures that it sent, and of those that it refused."""
+    """The server's peak memory in MB, and the numbers of pictures that it sent and refused."""
     with server(folder, home) as (process, url), httpx.Client(trust_env=False, timeout=300) as client:
         client.get(url, follow_redirects=True)
         base = url.split("?")[0]
@@ -102,7 +102,7 @@ def peak(process):
 
 @contextmanager
 def server(folder, home):
-    """`truthfl label` as a process of its own: the process, and the page's address."""
+    """`truthfl label` as a separate process: the process, and the page's address."""
     arguments = ("label", "--data", folder, "--home", home, "--no-browser")
     process = subprocess.Popen(
         [sys.executable, "-m", "truthfl", *map(str, arguments)], stdout=subprocess.PIPE, text=True, env=os.environ

@@ -1,12 +1,12 @@
-"""Time and memory of planning by stage, for 10, 100 and 1,000 clients.
+"""Time and memory of planning, by stage, for 10, 100 and 1,000 clients.
 
     python -m benchmarks.planning [--clients 10 100 1000] [--contract audition] [--full 40] [--json]
 
 Each plan is made in a separate process: the built-in job's digits, 200 samples per client, 100 rounds, softmax
-regression, a value of a unit of loss at which all clients are worth asking. Processor time counts all cores. With
---full N the LCEME loss model of N clients is also measured by runs of the whole federation, in which every client
-lies in turn, and compared with the plan's at the same step size. That takes minutes: the time grows with the square
-of N.
+regression, and a value of a unit of loss at which all clients are worth asking. Processor time counts all cores. With
+--full N, the LCEME loss model of N clients is also measured by runs of the whole federation, in which every client
+lies in turn. It is compared with the plan's loss model at the same step size. That takes minutes: the time grows with
+the square of N.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--contract", choices=CONTRACTS, default=CONTRACTS[0])
-    parser.add_argument("--full", type=int, help="hold the sampled pilot against the full one, for so many clients")
+    parser.add_argument("--full", type=int, help="compare the sampled pilot with the full one, for this many clients")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

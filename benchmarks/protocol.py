@@ -1,13 +1,13 @@
-"""The cost of the protocol: its rounds on the in-process grid, compared with FedAvg on the same grid, for a CNN.
+"""The cost of the protocol: its rounds on the in-process grid compared with FedAvg on the same grid, for a CNN.
 
     python -m benchmarks.protocol [--clients 10] [--rounds 60] [--blocks 7] [--masked] [--json]
 
 Both train the same one-layer network on the same batches of MNIST digits. The protocol also authenticates and checks
 every message and reply, weights reports by the contract, hashes the model, keeps a record on the client's side, and
-writes checkpoints and the ledger; with --masked, reports are masked. Bare FedAvg packs and reads its arrays by Flower's
-own functions, the protocol by faster ones of its own. Both sides of a message are in one process, where the digest of
-the same bytes is computed once; deployed, both sides compute it. Blocks of rounds of both alternate, so that other load
-on the machine affects both; the ratio is that of the medians.
+writes checkpoints and the ledger; with --masked, reports are masked. Bare FedAvg packs and reads its arrays with
+Flower's functions, the protocol with its own, which are faster. Both sides of a message are in one process, where the
+digest of the same bytes is computed once; when deployed, both sides compute it. Blocks of rounds of both alternate, so
+that other load on the machine affects both; the ratio compares the medians.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""What a node costs the server, with far more nodes than this machine could run: they replay one report.
+"""What a node costs the server, with far more nodes than this machine could run, since they replay one report.
 
     python -m benchmarks.replayed_nodes [--nodes 1000] [--rounds 5] [--json]
 
-The server is the one of `truthfl serve`, over TLS. The nodes are light clients in another process
-(`peers.light_nodes`): each greets with a key of its own, waits for messages on a TLS connection, and answers a training
-message with a report of softmax regression on MNIST (7,850 numbers), made before, with its code. The server codes every
-message, checks the code, the numbers and the length of every report, and averages them, as in a round in which reports
-are not masked. Nodes do not train, and nothing is written to a ledger. Both processes share this machine's cores.
+The server is that of `truthfl serve`, over TLS. The nodes are light clients in another process (`peers.light_nodes`).
+Each greets with its own key, waits for messages on a TLS connection, and answers a training message with a prepared
+report of softmax regression on MNIST (7,850 numbers) and its code. The server codes every message, checks the code, the
+numbers and the length of every report, and averages them, as in a round without masks. Nodes do not train, and nothing
+is written to a ledger. Both processes share this machine's cores.
 
-Times are of a round, from its first message to the mean; CPU is of the server's whole process; memory is its largest
-resident set, and that per node the growth since before the first node connected. Connecting includes a first round.
-Bytes are those of messages and replies, without TLS and HTTP headers.
+A round's time is from its first message to the mean; CPU is that of the server's whole process. Memory is the server's
+largest resident set; memory per node is the growth since before the first node connected. Connecting includes a first
+round. Bytes are those of messages and replies, without TLS and HTTP headers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ROUND_SECONDS, REPORT_BOUND = 120.0, 100.0
 def replayed_round(server: JobServer, number_of: dict[int, int]) -> np.ndarray:
     """One round with all nodes; return the mean of their reports.
 
-    number_of  by node id: its number
+    number_of  each node's number, by node id
     """
     params = np.zeros(PARAMETERS, dtype=np.float32)
     arrays = model_record(params)
@@ -72,7 +72,7 @@ def replayed_round(server: JobServer, number_of: dict[int, int]) -> np.ndarray:
 
 
 def measure(nodes: int, rounds: int) -> dict[str, Any]:
-    """Rounds with so many nodes."""
+    """Rounds with this many nodes."""
     allow_open_files(2 * nodes)
     words = [sys.executable, "-m", "benchmarks.peers.light_nodes", "--nodes", str(nodes)]
     with (
@@ -91,10 +91,10 @@ def measure(nodes: int, rounds: int) -> dict[str, Any]:
             process.stdin.flush()
             if process.stdout.readline().strip() != "connected":
                 raise SystemExit("the nodes did not connect.")
-            while len(server.grid.get_node_ids()) < nodes:  # until the last one's first request is there
+            while len(server.grid.get_node_ids()) < nodes:  # until the last node's first request has arrived
                 time.sleep(0.01)
             number_of = {server.registry.find(line).node_id: number for number, line in enumerate(lines)}
-            replayed_round(server, number_of)  # for which nodes open their second connections
+            replayed_round(server, number_of)  # nodes open their second connections for this
             connected, times = server_use(server.grid), []
             for _ in range(rounds):
                 began = time.monotonic()

@@ -1,11 +1,11 @@
-"""How often honest reports are longer than the bounds that the pilot gives, on honest jobs that the fit has not seen.
+"""How often honest reports exceed the pilot's bounds, on honest jobs that the fit has not seen.
 
     python -m benchmarks.report_bound [--jobs 100]
 
-Jobs of MNIST digits, of 100 rounds, or of 60 of the network; clients drawn anew from the pilot data in each job.
-Prints the share of reports beyond the points that one in a hundred, in a thousand, and in a million should exceed, in
-the round in which that share is largest; the longest report as a share of its round's bound; and the bound of the first
-and of the last round, beside it as a multiple of that round's median.
+Jobs of MNIST digits have 100 rounds, or 60 with the network; each job draws new clients from the pilot data. Prints the
+share of reports beyond the points that one in a hundred, in a thousand, and in a million should exceed, in the round in
+which that share is largest. Also prints the longest report as a share of its round's bound, and the bounds of the first
+and the last round, also as multiples of those rounds' medians.
 """
 
 from __future__ import annotations

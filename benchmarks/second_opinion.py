@@ -1,7 +1,7 @@
 """How many wrong labels are among those that a participant's model doubts: python -m benchmarks.second_opinion
 
-Takes sets of MNIST one after the other, makes one label in twenty wrong, and counts the wrong ones among those that the
-review page would list: by the quick models, and by a model trained alone as an audition's is.
+Takes sets of MNIST one after the other, makes one label in twenty wrong, and counts the wrong labels that the review
+page would list: by the quick models, and by a solo model trained as in an audition.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""By which statistic of a solo model should labels be paid? The risk of pay under several, on pilot clients.
+"""Which statistic of a solo model should determine label pay? The risk of pay under several, on pilot clients.
 
     python -m benchmarks.solo_statistics [--labels 140] [--clients 100] [--data FOLDER] [--json]
 
-Risk is the standard deviation of label pay between honest clients, over the cost of their labels: the spread of the
-statistic over its slope by log n. Less of it means a smaller margin. All are taken after the correction of scale and
+Risk is the standard deviation of label pay between honest clients over the cost of their labels: the statistic's spread
+over its slope by log n. Lower risk means a smaller margin. All statistics are taken after the correction of scale and
 class frequencies; the contract pays by the geometric mean.
 """
 
@@ -25,7 +25,7 @@ SEED = 11
 
 
 def statistics(scores, labels):
-    """Each statistic of models with these scores, (models,)."""
+    """Each statistic for models with these scores, (models,)."""
     wide, classes = _standardized(scores.astype(float)), scores.shape[2]
     log_p = np.empty_like(wide)
     for half in (0, 1):

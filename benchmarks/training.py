@@ -1,4 +1,4 @@
-"""Speed of federated training rounds: truthfl, plain loops, and the installed federated-learning frameworks.
+"""The speed of federated training rounds: truthfl, plain loops, and the installed federated-learning frameworks.
 
     python -m benchmarks.training [--quick] [--json]
 
@@ -53,7 +53,7 @@ def plans(quick: bool) -> list[Plan]:
 
 
 def ratios(rows: list[dict], of: str) -> dict[str, float]:
-    """By setting: time of the fastest peer's best block divided by that of this contender."""
+    """By setting: the time of the fastest peer's best block divided by this contender's."""
     result = {}
     for row in rows:
         peers = [r["best_ms"] for r in rows if r["setting"] == row["setting"] and r["contender"] in PEERS]

@@ -1,6 +1,6 @@
 """Make the two pictures in docs/architecture.md: python scripts/architecture_pictures.py
 
-The first draws the rooms and, as arrows, the imports that the source really has; the second the objects that travel
+The first shows the rooms and, as arrows, the actual imports in the source. The second shows the objects that travel
 from a job file to a receipt.
 """
 
@@ -73,7 +73,7 @@ BY_ROOM = {
 
 
 def imports():
-    """Which room imports which, as the source has it."""
+    """Which room imports which, in the source."""
     found = set()
     for path in SOURCE.rglob("*.py"):
         room = path.relative_to(SOURCE).parts[0].removesuffix(".py")

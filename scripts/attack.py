@@ -1,10 +1,10 @@
-"""Attack a real federation on this machine in all ways that we know, and tell how each attack ended.
+"""Attack a real federation on this machine in all known ways, and report how each attack ended.
 
     python scripts/attack.py [--short] [--only NAME ...] [--list] [--at-once N] [--keep FOLDER]
 
-Servers and participants are processes of `truthfl serve` and `truthfl join` over TLS; attackers run other code
-(`attacks/patches`), the attacked run truthfl as it is. One line for each attack: who did what, what happened, and
-whether it held. The exit code is 1 if something did not hold. docs/security.md says what is not defended.
+Servers and participants are processes of `truthfl serve` and `truthfl join` over TLS. Attackers run changed code
+(`attacks/patches`); everyone else runs truthfl unchanged. Each attack gets one line: who did what, what happened, and
+whether the defence held. The exit code is 1 if one did not hold. docs/security.md says what is not defended.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ INTERRUPTED = 130
 
 
 def run_stage(stage: Stage, folder: Path, names: set[str]) -> list[Outcome]:
-    """The outcomes of a stage; what a stage that fails itself does not tell did not hold."""
+    """The outcomes of a stage; if the stage itself fails, attacks without an outcome count as not held."""
     told: list[Outcome] = []
     try:
         for one in stage.run(folder, names):
             told.append(one)
-    except Exception as error:  # of whatever was attacked; the other stages still tell
+    except Exception as error:  # any failure of this stage; the other stages still report
         reason = one_line(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
         told += [Outcome(name, FAILED, reason) for name in sorted(names - {one.attack for one in told})]
     return told
 
 
 def outcomes(chosen: dict[Stage, set[str]], folder: Path, at_once: int) -> Iterator[tuple[Stage, list[Outcome]]]:
-    """Run the stages: federations, `at_once` at the same time; then the short form's, which run in this process."""
+    """Run the stages: federations, `at_once` at a time; then the short form's stages, which run in this process."""
     number_of = {stage: str(number) for number, stage in enumerate(chosen)}
     pool = ThreadPoolExecutor(at_once)
     started = [
@@ -65,19 +65,19 @@ def outcomes(chosen: dict[Stage, set[str]], folder: Path, at_once: int) -> Itera
 
 @contextmanager
 def workplace(kept: Path | None) -> Iterator[Path]:
-    """The folder that is kept, or one that is removed at the end."""
+    """The folder to keep, or one that is removed at the end."""
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
         yield kept
         return
     with tempfile.TemporaryDirectory(prefix="truthfl-attack-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o755)  # so that the modes of what is in it are what protects it
+        Path(folder).chmod(0o755)  # so that only the modes of its contents protect them
         yield Path(folder)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", action="store_true", help="tell the names of the attacks")
+    parser.add_argument("--list", action="store_true", help="list the names of the attacks")
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="these attacks alone")
     parser.add_argument("--short", action="store_true", help="the quick ones, without participants on loopback")
     parser.add_argument("--at-once", type=int, default=2, metavar="N", help="federations at the same time")

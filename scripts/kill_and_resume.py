@@ -2,8 +2,8 @@
 
     python scripts/kill_and_resume.py [--kills 50] [--seed 0] [--audition]
 
-Each killed run is started again in its folder until it ends; then the ledger must check, and everybody's pay must be
-that of a run that nobody disturbed. Prints where the kills fell.
+Each killed run is started again in its folder until it ends. Then the ledger must pass its check, and everybody's pay
+must be the same as in an undisturbed run. Prints where the kills fell.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def entries(folder):
 
 
 def settled(folder):
-    """What was paid, and to whom; the rows of one job only, for a second one would be a second payment."""
+    """What was paid, and to whom; for one job only, since a second job would be a second payment."""
     rows = entries(folder)
     fault = check(rows)
     assert fault is None, fault
@@ -86,7 +86,7 @@ def stage(folder):
 
 
 def undisturbed(job, folder):
-    """What is paid if nobody disturbs, and how long it takes."""
+    """The pay and the duration of an undisturbed run."""
     began = time.monotonic()
     run = start(job, folder)
     _, error = run.communicate()
@@ -95,7 +95,7 @@ def undisturbed(job, folder):
 
 
 def killed_until_done(job, folder, kills, longest, rng):
-    """Kill a job at random moments until it ends or there are no kills left; where the kills fell."""
+    """Kill a job at random moments until it ends or no kills are left; return where the kills fell."""
     fell = []
     while True:
         run = start(job, folder)
@@ -109,7 +109,7 @@ def killed_until_done(job, folder, kills, longest, rng):
             return fell
         assert run.returncode == -signal.SIGKILL, error
         fell.append(stage(folder))
-        if (folder / "results.json").exists():  # written last: it was killed when all was done
+        if (folder / "results.json").exists():  # written last: the kill came when all was done
             return fell
 
 

@@ -1,7 +1,7 @@
-"""The pictures in docs/console.md: a job of six, one of whom labels at random, watched while it runs.
+"""The pictures in docs/console.md: a running job of six participants, one of whom labels at random.
 
-`screenshots.py` calls it. The job is held when its plan waits for approval, and in the middle of its rounds. In another
-one, two are not there yet and are invited.
+`screenshots.py` calls this module. The job is held when its plan waits for approval, and in the middle of its rounds.
+In another job, two participants are still missing and are invited.
 """
 
 import threading
@@ -27,7 +27,7 @@ BEHAVIOURS = '\nbehaviour = ["truthful", "truthful", "truthful", "lazy labeler",
 
 
 def operator_pictures(browser, folder, job_text, shot):
-    """By name: the pictures; `shot` takes one of a page."""
+    """The pictures, by name; `shot` takes one of a page."""
     pictures = {"operator-invite": invite_picture(browser, folder / "inviting", job_text, shot)}
     (folder / "job.toml").write_text(job_text + BEHAVIOURS)
     with running(folder) as held, open_operator_page(folder, None, None, kept_key(folder / "operator")) as opened:
@@ -63,7 +63,7 @@ def invite_picture(browser, folder, job_text, shot):
         looking(browser, opened.url, WIDE) as page,
     ):
         page.wait_for_selector("#people-count >> text=4 of 6 enrolled, 4 connected")
-        sign(page, "invite", "she has pictures of winter", "Emil")
+        sign(page, "invite", "they have pictures of winter", "Emil")
         page.wait_for_selector("#people >> text=invitation good until")
         page.wait_for_timeout(500)
         picture = shot(page, False)
@@ -94,7 +94,7 @@ def looking(browser, url, how):
 
 @contextmanager
 def running(folder, absent=()):
-    """The job in a thread, without the absent; gives an event that is set when it is held amid its rounds."""
+    """The job in a thread, without absent participants; yields an event, set when the job is held amid its rounds."""
     held, free = threading.Event(), threading.Event()
     job = read_job(folder / "job.toml")
     with open_ledger(folder / "ledger.db") as ledger:

@@ -1,8 +1,7 @@
 """Make the pictures in docs/labeling.md and docs/console.md: python scripts/screenshots.py [labeling] [console]
 
-Runs a small honest job in process, puts one participant's offer on a desk of her own, and goes through her page in
-Chromium: offer, labeling, receipt, and the three of them on a telephone. The operator's page is in
-`operator_screenshots.py`.
+Runs a small honest job in one process, copies one participant's offer to a new home, and goes through that page in
+Chromium: offer, labeling and receipt, on a desktop and on a phone. `operator_screenshots.py` does the operator's page.
 """
 
 import shutil
@@ -86,7 +85,7 @@ def labeling_pictures(browser, folder):
 
 
 def draw_digits(folder, count):
-    """Real digits as files; gives their labels."""
+    """Write real digits as files; return their labels."""
     digits = bundled_mnist()
     folder.mkdir()
     for number in range(count):
@@ -95,7 +94,7 @@ def draw_digits(folder, count):
 
 
 def go_through(browser, folder, name, truth, how):
-    """Her three pages, as she comes by."""
+    """The participant's three pages, in their order."""
     hers, home = folder / "job" / "participants" / "Ada", folder / name
     shutil.copytree(hers / "offers", home / "offers")
     shots = {}
@@ -140,7 +139,7 @@ def side_by_side(images, gap=24):
 
 
 def keep(image, name):
-    """With few colours, so that it is small."""
+    """Save a picture with few colours, so that it is small."""
     path = PICTURES / f"{name}.png"
     image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.relative_to(ROOT)}: {image.width}×{image.height}, {path.stat().st_size / 1000:.0f} kB")

@@ -1,19 +1,20 @@
-"""Run jobs of all kinds back to back against one PostgreSQL ledger, kill any process at random, and see what holds.
+"""Run jobs of all kinds back to back on one PostgreSQL ledger, kill processes at random, and check what holds.
 
     python scripts/soak.py [--minutes 60] [--seed 0] [--kill-every 4] [--gently] [--keep FOLDER]
 
-Federations of `truthfl serve` and `truthfl join` (pictures, tables, texts, several labels, a task of one's own; both
-contracts; TLS with keys, invitations, loopback; an operator who pauses, extends, removes or ends), participants who
-stay from job to job, `truthfl run`, settlement and `ledger check` share one ledger. Servers, participants, runs, pages,
-commands, PostgreSQL and its processes are killed without warning, and started again by the same command.
+One ledger serves federations of `truthfl serve` and `truthfl join` (pictures, tables, texts, several labels, a custom
+task; both contracts; TLS with keys, invitations, loopback; an operator who pauses, extends, removes or ends),
+participants who stay from job to job, `truthfl run`, settlement and `ledger check`. Servers, participants, runs, pages,
+commands, PostgreSQL and its processes are killed without warning and started again by the same command.
 
-Lost is a row that an outside observer saw committed, a command said to have written, or a participant's receipt proves,
-and that is not there at the end; or a settlement, payment, receipt or round that a contract has and its job has not.
-Doubled is a second row of the same job, kind and key, a second payment or receipt for one contract, or a job that
-began twice. Memory is that of processes which live through the soak (`soaking/memory.py` says what flat is).
+A row counts as lost if it is missing at the end, although an outside observer saw it committed, a command reported it
+as written, or a participant's receipt proves it. A settlement, payment, receipt or round that a contract requires and
+its job lacks is also lost. Doubled means a second row of the same job, kind and key, a second payment or receipt for
+one contract, or a job that began twice. Memory is measured for processes that live through the soak
+(`soaking/memory.py` defines flat).
 
-The seed decides which jobs there are, what is done to them, and whom the killer chooses; the moments are the machine's.
-The exit code is 1 if something does not hold; the folder is then kept.
+The seed determines the jobs, what happens to them, and whom the killer chooses; the moments depend on the machine. The
+exit code is 1 if something does not hold; the folder is then kept.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kill-every", type=float, default=4.0, metavar="SECONDS", help="on average")
-    parser.add_argument("--gently", action="store_true", help="two jobs at a time in place of three")
+    parser.add_argument("--gently", action="store_true", help="two jobs at a time instead of three")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="work in this folder, and keep it")
     asked = parser.parse_args()
     if asked.minutes <= 0 or asked.kill_every <= 0:

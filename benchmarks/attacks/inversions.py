@@ -1,9 +1,9 @@
-"""Attacks of a server that keeps to the protocol and looks closely: what it can recover from what it is sent.
+"""Attacks by an honest but curious server: what it can recover from the messages it receives.
 
-All use what such a server has: the model it sent, the step size, data of its own (the pilot), and, without private
-training, which of a client's samples are in which batch, where batches follow from the job's seed.
+They use what such a server has: the model it sent, the step size, and its own data (the pilot). Without private
+training, and if batches follow from the job's seed, it also knows which of a client's samples are in which batch.
 
-    python -m benchmarks.inversion measures them.
+`python -m benchmarks.inversion` measures them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RIDGE = 1.0  # of the decoder from hidden units to pixels
 
 @dataclass(frozen=True)
 class LastLayer:
-    """The last layer of a model, and pixels from its inputs: these themselves, or by a decoder learned on own data."""
+    """A model's last layer, and pixels from its inputs: the inputs themselves, or by a decoder learned on own data."""
 
     model: object
     decoder: np.ndarray | None
@@ -55,9 +55,9 @@ def hidden_units(model, params, images):
 
 
 def from_first_report(layer, change, step_size, batch, typical):
-    """Label counts and a picture of each class from a report on the first model.
+    """Label counts and a picture of each class, from a report on the first model.
 
-    typical  the model's mean class probabilities on own data: those of the batch hardly differ at the start
+    typical  the model's mean class probabilities on own data; at the start, those of the batch hardly differ
     """
     weights, biases = layer.gradient(change, step_size)
     counts = np.maximum(np.rint(batch * (typical - biases)), 0)
@@ -69,10 +69,10 @@ def from_first_report(layer, change, step_size, batch, typical):
 
 
 def from_solo_model(layer, start, solo, average=0.0, trust=1.0):
-    """How each class weighs and a picture of each class, from a model that a client trained alone.
+    """The weight and a picture of each class, from a model that a client trained alone.
 
-    average, trust  own pictures of each class on average, and how much of the model is added to them, as a multiple of
-                    their length
+    average, trust  the average of own pictures of each class, and how much of the model is added to it, as a multiple
+                    of its length
     """
     weights, biases = layer.gradient(solo - start, 1.0)
     pictures = layer.pictures(-weights)
@@ -82,10 +82,10 @@ def from_solo_model(layer, start, solo, average=0.0, trust=1.0):
 
 
 def from_all_reports(model, models, changes, batches, samples, step_size, rounds=60):
-    """All pictures and labels of a client from all her reports on softmax regression, by alternating least squares.
+    """A client's pictures and labels from all their reports on softmax regression, by alternating least squares.
 
-    A report is Σ_k drawn_tk (p_tk − y_k) ⊗ (x_k, 1), and `batches` tell what was drawn. Given labels y, pictures x
-    follow by least squares; given pictures, labels do; both give the probabilities p by the models that were sent.
+    A report is Σ_k drawn_tk (p_tk − y_k) ⊗ (x_k, 1), and `batches` has the draws. Given labels y, least squares give
+    the pictures x, and given pictures, the labels. Both give the probabilities p by the models that were sent.
     """
     classes, count = model.classes, len(changes)
     gradients = [-(change / step_size) - model.penalty * common for change, common in zip(changes, models, strict=True)]
@@ -124,13 +124,13 @@ def _with_biases(model, params):
 
 
 def _shares(values):
-    """Rows that are not negative and sum to 1."""
+    """Rows projected to be non-negative and sum to 1."""
     positive = values.clip(1e-3, None)
     return positive / positive.sum(axis=1, keepdims=True)
 
 
 def membership(model, solo, held, others):
-    """How well losses tell samples that a client trained on from others: area under the ROC curve; 0.5 is chance."""
+    """How well losses distinguish a client's training samples from others: area under the ROC curve; 0.5 is chance."""
 
     def losses(images, labels):
         log_p = log_softmax(model.scores(solo, images))
@@ -143,7 +143,7 @@ def membership(model, solo, held, others):
 
 
 def likeness(pictures, truth):
-    """Correlation of each true picture with its best match, and the match."""
+    """The correlation of each true picture with its best match, and the match."""
 
     def standard(rows):
         centered = rows - rows.mean(axis=1, keepdims=True)

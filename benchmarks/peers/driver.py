@@ -1,4 +1,4 @@
-"""Runs contenders in separate processes, alternating block by block, so that other load affects all of them alike.
+"""Runs contenders in separate processes, alternating by block, so that other load affects all of them alike.
 
 All have two threads and two cores.
 """
@@ -37,8 +37,8 @@ class Contender:
 
     module   its module in this package
     alone    whether it runs after the others, because its processes are busy between blocks
-    threads  of NumPy's BLAS: one for the plain loops, because with two the gain on small matrices is below a tenth, and
-             the loss is hundredfold if another process needs a core
+    threads  of NumPy's BLAS: one for the plain loops. With two, small matrices gain less than a tenth, and lose a
+             hundredfold if another process needs a core
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""FedJAX: its federated averaging, compiled by XLA. It draws batches of its own, so parameters are not compared."""
+"""FedJAX: its federated averaging, compiled by XLA. It draws its own batches, so parameters are not compared."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """FedLab: its standalone pipeline, serial SGD trainer and synchronous server.
 
-The trainer receives its batches directly, without a data loader, which is the fastest way. FedLab imports torchvision,
-which is not used here; if torchvision is missing, empty modules replace it.
+The trainer receives its batches directly, without a data loader, which is fastest. FedLab imports torchvision, which is
+not used here; if it is missing, empty modules replace it.
 """
 
 from __future__ import annotations

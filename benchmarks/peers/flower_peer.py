@@ -1,6 +1,6 @@
 """Flower's simulation on Ray: one process per core, federated averaging, no evaluation.
 
-Its server polls for answers a few times per second, so the time of a round of few clients is a multiple of that.
+Its server polls for answers a few times per second, so a round of few clients takes a multiple of that interval.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`Gate`: called by a contender after every round; measures time and waits for the driver's requests between blocks.
+"""`Gate`: contenders call it after every round; it measures time and waits for the driver's requests between blocks.
 
 Requests are lines of JSON on standard input: {"rounds": n} trains n more rounds, {"compare": true} returns the largest
-distance from truthfl's parameters after as many rounds (as a share of their largest change), {"quit": true} ends. A
-framework's own loop is paused while the gate waits.
+distance from truthfl's parameters after the same number of rounds (as a share of their largest change), {"quit": true}
+ends. A framework's own loop pauses while the gate waits.
 """
 
 from __future__ import annotations

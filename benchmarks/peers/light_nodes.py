@@ -1,10 +1,10 @@
-"""Many nodes in one process: each greets with a key of its own and replies with bytes that were prepared before.
+"""Many nodes in one process: each greets with its own key and replies with prepared bytes.
 
     python -m benchmarks.peers.light_nodes --nodes 1000
 
 Prints the nodes' public keys as one line of JSON, reads HOST, PORT and the authority's certificate as another, prints a
-line when every node waits for messages, and goes on until its standard input ends. As `truthfl join`, a node has one
-TLS connection on which it waits for messages and one for replies.
+line when every node waits for messages, and goes on until its standard input ends. Like `truthfl join`, a node has one
+TLS connection to wait for messages and one for replies.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def code_key_of(number: int) -> bytes:
 
 
 def round_fields(number: int) -> dict[str, str | int]:
-    """What every training message to a node says of its round."""
+    """The statements about the round in every training message to a node."""
     return {"offer": sha256(f"offer {number}".encode()).hexdigest(), "round": 0, "attempt": 0}
 
 
 def recorded_reply(number: int) -> bytes:
-    """A node's report as a participant's computer sends it: the trained model with its code."""
+    """A node's report in the form of a participant's computer: the trained model with its code."""
     from flwr.app import ConfigRecord, Message, RecordDict
 
     arrays = model_record(np.random.default_rng(number).normal(size=PARAMETERS).astype(np.float32) / 100)
@@ -50,9 +50,9 @@ def recorded_reply(number: int) -> bytes:
 
 
 class Connection:
-    """A TLS connection of a node, opened when it is used; if lost, the request is sent again, as by `truthfl join`.
+    """A node's TLS connection, opened on use; if it is lost, the request is sent again, as `truthfl join` does.
 
-    The server closes connections that are idle when there are very many, and those whose handshake takes too long.
+    The server closes idle connections when there are very many, and connections whose handshake takes too long.
     """
 
     def __init__(self, address: tuple[str, int], trust: ssl.SSLContext) -> None:
@@ -97,7 +97,7 @@ async def greet(connection: Connection, key) -> str:
 
 
 async def light_node(address, trust: ssl.SSLContext, key, reply: bytes, greeting, is_waiting) -> None:
-    """Greet, then wait for messages, while every message that came is replied to."""
+    """Greet, then wait for messages and reply to each."""
     waiting, replying = Connection(address, trust), Connection(address, trust)
     async with greeting:
         token = await greet(waiting, key)
@@ -118,7 +118,7 @@ async def light_node(address, trust: ssl.SSLContext, key, reply: bytes, greeting
 
 
 async def run(address, root: str, keys, replies: list[bytes]) -> None:
-    """All nodes, until standard input ends."""
+    """Run all nodes until standard input ends."""
     trust = ssl.create_default_context(cafile=root)
     greeting, left, all_wait = asyncio.Semaphore(GREETINGS_AT_ONCE), [len(keys)], asyncio.Event()
 

@@ -1,7 +1,7 @@
 """Processor use of other processes during a measurement, from /proc; None without /proc.
 
-Libraries whose threads wait for each other in a busy loop (PyTorch's and NumPy's) become many times slower when they
-lack a core; ratios to them are then meaningless.
+The threads of PyTorch and NumPy wait for each other in busy loops. Without a free core they become many times slower,
+and ratios to them are then meaningless.
 """
 
 from __future__ import annotations

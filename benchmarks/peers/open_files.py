@@ -8,7 +8,7 @@ OTHER_FILES = 200  # libraries, standard streams, temporary files
 
 
 def allow_open_files(sockets: int) -> None:
-    """Let this process open so many sockets; exit with a sentence if this system does not."""
+    """Let this process open this many sockets; exit with a sentence if the system does not allow it."""
     wanted = sockets + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:

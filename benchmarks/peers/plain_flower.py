@@ -1,4 +1,4 @@
-"""Rounds of plain Flower, SuperLink and SuperNodes started by Flower's own commands over TLS."""
+"""Rounds of plain Flower: Flower's own commands start SuperLink and SuperNodes, over TLS."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ root-certificates = {root}
 
 
 def free_port() -> int:
-    """A port at which no process listens now."""
+    """A port on which no process listens now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def flower_round_seconds(folder: Path, nodes: int, rounds: int) -> list[float]:
-    """The seconds of each round with so many SuperNodes."""
+    """The seconds of each round with this many SuperNodes."""
     folder.mkdir(parents=True)
     make_certificates(folder / "keys")
     files, port, times = certificates_in(folder / "keys"), free_port(), folder / "times.json"
@@ -94,7 +94,7 @@ def program(name: str) -> Path:
 
 @contextmanager
 def started(folder: Path, name: str, *words: object):
-    """A command with settings for Flower, and what it starts itself, until the context ends; its log is NAME.log."""
+    """A command with settings for Flower, and its child processes, until the context ends; its log is NAME.log."""
     settings = {
         "FLWR_HOME": str(folder / "flower"),
         "FLWR_TELEMETRY_ENABLED": "0",

@@ -1,4 +1,4 @@
-"""Time of a round of `train` by number of clients, batch, runs and filters; the exponents of growth. Prints JSON.
+"""The time of a round of `train` by number of clients, batch, runs and filters; exponents of growth. Prints JSON.
 
 Each axis starts from ten clients, batch 50, eight filters, one run (for the runs: two, one per thread).
 """

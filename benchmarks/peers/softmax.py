@@ -1,7 +1,7 @@
-"""Softmax regression, many runs of ten clients: one call of `train` and a plain NumPy loop. Prints JSON.
+"""Softmax regression in many runs of ten clients: one call of `train`, and a plain NumPy loop. Prints JSON.
 
-The loop has its images as floats and its batches drawn beforehand. It is timed for a few of the runs, half of them
-before and half after the call, and their median is scaled to all runs; its parameters are compared.
+The loop has its images as floats and its batches drawn beforehand. It is timed for a few of the runs, half before and
+half after the call, and their median is scaled to all runs. The parameters of both are compared.
 """
 
 from __future__ import annotations

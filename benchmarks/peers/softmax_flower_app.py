@@ -1,6 +1,6 @@
-"""A plain Flower app for `benchmarks.deployment`: FedAvg of a softmax regression on pictures, and the times of rounds.
+"""A plain Flower app for `benchmarks.deployment`: FedAvg of softmax regression on pictures, with the times of rounds.
 
-Loaded by Flower's own processes; it uses nothing of truthfl.
+Flower's own processes load it; it uses nothing of truthfl.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ server_app = ServerApp()
 
 @client_app.train()
 def train(message: Message, context: Context) -> Message:
-    """One gradient step of softmax regression on a batch of pictures of her own."""
+    """One gradient step of softmax regression on a batch of the client's own pictures."""
     draws = np.random.default_rng(context.node_id % 2**32)
     pictures, labels = draws.random((SAMPLES, PIXELS), dtype=np.float32), draws.integers(0, CLASSES, SAMPLES)
     batch = draws.choice(SAMPLES, BATCH)

@@ -1,7 +1,7 @@
-"""The work of all contenders: images of each client, batches, initial parameters.
+"""The work of all contenders: each client's images, batches, and initial parameters.
 
-60,000 random images of 28 × 28 pixels, split evenly; the one-layer network; batches of 50 per client and step, drawn
-by `truthfl.learning.training.draws`, so that contenders with given batches all use the same.
+There are 60,000 random images of 28 × 28 pixels, split evenly, and the one-layer network. Batches have 50 images per
+client and step; `truthfl.learning.training.draws` draws them, so that contenders with given batches all use the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The attacks of scripts/attack.py: what attackers do, and whether it was refused, found or of no use to them."""
+"""The attacks of scripts/attack.py: what attackers do, and whether it was refused, noticed or useless."""
 
 from attacks import (
     borrowers,

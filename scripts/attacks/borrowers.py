@@ -1,6 +1,6 @@
-"""Participants who label nothing by hand, for they have a model: of an earlier job, or from elsewhere.
+"""Participants who label nothing by hand because they have a model from an earlier job or from elsewhere.
 
-Each federation is a first job of honest people, whose joint model all of them know, and a second one on other samples.
+Each federation has a first job of honest people, who all know its joint model, and a second job on other samples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ATTACKS = {
     "borrowed-model": "Cleo, one of three, labels nothing and sends the joint model of the job before",
     "borrowed-model-disguised": "Dora, one of four, sends it scaled and with noise",
     "borrowed-model-labels": "Cleo labels their pictures by the joint model of the job before, and nothing by hand",
-    "own-solo-again": "Cleo labels nothing and sends the solo model of the job before that she was paid for",
+    "own-solo-again": "Cleo labels nothing and sends their paid solo model of the job before",
     "own-solo-disguised": "the same, with a little noise",
     "another-solo-again": "Cleo labels nothing and sends Ada's solo model of the job before, which the server leaked",
     "another-solo-disguised": "the same, with much noise",
@@ -69,7 +69,7 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def solo_again(folder: Path, attack: str, whose: str, noise: float) -> Outcome:
-    """A solo model of the first job in the second. One's own with noise is like that of the same labels made again."""
+    """A solo model of the first job in the second. One's own with noise resembles a model of the same labels."""
     made = first_job(folder, NAMES[:3])
     model = np.load(made.served / "models" / f"{views(made)[0].name}-solo.npy")[NAMES.index(whose)]
     noises = np.random.default_rng(1).normal(size=model.shape)
@@ -83,10 +83,10 @@ def solo_again(folder: Path, attack: str, whose: str, noise: float) -> Outcome:
 
 
 def labels_by_model(folder: Path, attack: str) -> Outcome:
-    """The labels of the second job are what the first one's joint model says. Their solo model is like no earlier one.
+    """The first job's joint model makes the second job's labels. The solo model from them resembles no earlier one.
 
-    It is paid by how good those labels are. That is not defended: where such a model is the start of a job, as it is to
-    be for a task that the ledger knows, labels that it could have given teach nothing and earn nothing.
+    Its pay depends on how good those labels are, and that is not defended. If a job starts from such a model, as a job
+    on a task known to the ledger should, the labels that it can give teach nothing and earn nothing.
     """
     made, borrower = first_job(folder, NAMES[:3]), NAMES[2]
     right: list[float] = []
@@ -103,7 +103,7 @@ def labels_by_model(folder: Path, attack: str) -> Outcome:
 
 
 def label_by_model(made: Federation, name: str) -> float:
-    """Their labels are what the borrowed model says; return the share of those that are right."""
+    """Make a participant's labels with the borrowed model; return the share of correct labels."""
     from truthfl.learning.models.softmax import SoftmaxRegression
 
     with np.load(made.data(name)) as file:
@@ -115,7 +115,7 @@ def label_by_model(made: Federation, name: str) -> float:
 
 
 def first_job(folder: Path, names: tuple[str, ...]) -> Federation:
-    """A finished job of honest people, and its joint model in the borrower's hands."""
+    """A finished job of honest people, and its joint model, which the borrower has."""
     folder.mkdir(parents=True, exist_ok=True)
     halves(folder)
     made = Federation(folder, text_of(FIRST, names), tuple(map(Person, names)))
@@ -126,7 +126,7 @@ def first_job(folder: Path, names: tuple[str, ...]) -> Federation:
 
 
 def halves(folder: Path) -> None:
-    """Two files of digits that have no picture in common."""
+    """Two files of digits without a common picture."""
     from truthfl.learning.data.datasets import bundled_mnist
 
     digits = bundled_mnist()
@@ -139,9 +139,9 @@ def text_of(source: str, names: tuple[str, ...]) -> str:
 
 
 def second_job(made: Federation, patch: str, label: Callable[[Federation, str], object] | None = None) -> None:
-    """Another job in the same folder and ledger, on the other half; the last one borrows.
+    """Another job in the same folder and ledger, on the other half; the last participant borrows.
 
-    label  makes their labels; by default they label nothing
+    label  makes the borrower's labels; by default they label nothing
     """
     names = tuple(person.name for person in made.people)
     (made.folder / "job.toml").write_text(text_of(SECOND, names), encoding="utf-8")
@@ -157,7 +157,7 @@ def second_job(made: Federation, patch: str, label: Callable[[Federation, str], 
 
 
 def label_nothing(made: Federation, name: str) -> None:
-    """All of their labels are 0."""
+    """Label all pictures 0."""
     with np.load(made.data(name)) as file:
         arrays = {"images": file["images"], "labels": np.zeros_like(file["labels"])}
     np.savez(made.data(name), **arrays)
@@ -170,7 +170,7 @@ def views(made: Federation) -> list[JobView]:
 
 
 def unpaid_as_known(made: Federation, attack: str) -> Outcome:
-    """The borrowed model is known and not paid; the others' levels are those of honest people alone."""
+    """The borrowed model is recognized and not paid; only honest people determine the others' levels."""
     (code, said), view = ledger_check(made), views(made)[-1]
     borrower = made.people[-1].name
     held = view.holds.get(borrower)
@@ -196,14 +196,14 @@ def told(made: Federation, name: str) -> str:
 
 
 def test_set_again(made: Federation, attack: str) -> Outcome:
-    """The same job once more, with the test set that is in the folder for all to see."""
+    """The same job again, with the published test set from the folder."""
     done = truthfl(*made.serve_words, "--new", folder=made.folder)
     jobs = len(views(made))
     return outcome(attack, done.returncode == 2 and jobs == 1 and "were published" in done.stderr, done.stderr)
 
 
 def model_from_elsewhere() -> NDArray[np.float32]:
-    """A model of somebody who has thousands of labels."""
+    """A model from somebody who has thousands of labels."""
     from truthfl.learning.data.datasets import bundled_mnist
     from truthfl.learning.models.softmax import SoftmaxRegression
     from truthfl.learning.solo import Recipe, train_alone
@@ -215,7 +215,7 @@ def model_from_elsewhere() -> NDArray[np.float32]:
 
 
 def too_good(folder: Path, attack: str) -> Outcome:
-    """A job whose ledger knows no earlier one: the model is held, and the operator refuses it, or is not there."""
+    """A job without an earlier one in its ledger: the model is held; the operator refuses it, or is absent."""
     names = NAMES[:3]
     folder.mkdir(parents=True, exist_ok=True)
     halves(folder)

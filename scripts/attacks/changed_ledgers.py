@@ -1,4 +1,4 @@
-"""The operator, or who has her disk, against those whose pay is in the ledger: rows changed, removed, written anew."""
+"""The operator, or whoever has their disk, against the ledger's payees: rows are changed, removed or rewritten."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ EDITS, FLIPS = 100, 100
 
 
 def edits(job: FinishedJob, attack: str) -> Outcome:
-    """Bits of random columns of random rows."""
+    """Change bits in random columns of random rows."""
     rng, found = random.Random(0), 0
     for _ in range(EDITS):
         row, column = rng.randrange(len(job.entries)), rng.choice(COLUMNS)
         old = getattr(job.entries[row], column).encode()
         if not old:
-            found += 1  # the first row has no hash before it: there is nothing to change
+            found += 1  # the first row has no previous hash to change
             continue
         new = bytearray(old)
         new[rng.randrange(len(new))] ^= 1 << rng.randrange(7)
@@ -57,7 +57,7 @@ def rollback_without_anchor(job: FinishedJob, attack: str) -> Outcome:
 
 
 def _rolled_back(job: FinishedJob, name: str, *, forget_anchor: bool = False) -> tuple[int, str]:
-    """Put a copy from before the payments were sent back; return what check says."""
+    """Put back a copy from before the payments were sent; return the check's output."""
     ledger = job.copy(name)
     before = shutil.copy(ledger, ledger.with_suffix(".before"))
     code, said = command("settle", ledger, "--mark", "sent", "--reference", "TX-1", "--key", job.operator_key)
@@ -71,7 +71,7 @@ def _rolled_back(job: FinishedJob, name: str, *, forget_anchor: bool = False) ->
 
 
 def cut(job: FinishedJob, attack: str) -> Outcome:
-    """All lengths to which the ledger can be cut, against an anchor; at Cleo's settlement, against her receipt."""
+    """Cut the ledger to every length, against an anchor; at Cleo's settlement, also against Cleo's receipt."""
     anchor, receipt = make_anchor(job.entries[-1], read_key(job.operator_key)), job.receipt("Cleo")
     by_anchor = sum(anchor_fault(anchor, job.entries[:length]) is not None for length in range(len(job.entries)))
     last = receipt["document"]["proof"]["last"]
@@ -141,7 +141,7 @@ def clock_set_back(job: FinishedJob, attack: str) -> Outcome:
 
 
 def random_bytes(job: FinishedJob, attack: str) -> Outcome:
-    """Files with other bytes: each check ends with a sentence and an exit code, or finds nothing wrong."""
+    """Change bytes of the file: each check ends with a sentence and an exit code, or finds no fault."""
     rng, content, path = random.Random(1), job.ledger.read_bytes(), job.folder.with_name("bytes.db")
     ends: dict[int, int] = {}
     for number in range(FLIPS):
@@ -176,7 +176,7 @@ def mirrored_signature(job: FinishedJob, attack: str) -> Outcome:
 
 
 def guessed_pay(job: FinishedJob, attack: str) -> Outcome:
-    """Cleo guesses Ada's row of pay to the letter, and tries to confirm it by the hashes in her own receipt."""
+    """Cleo guesses Ada's row of pay exactly, and tries to confirm it by the hashes in Cleo's own receipt."""
     ada = next(entry for entry in job.entries if (entry.kind, entry.key) == ("settlement", "Ada"))
     receipt = job.receipt_file("Cleo").read_text(encoding="utf-8")
     hashes = {sibling for path in job.receipt("Cleo")["document"]["proof"]["paths"] for sibling in path}
@@ -198,7 +198,7 @@ def guessed_pay(job: FinishedJob, attack: str) -> Outcome:
 JUDGES: dict[str, tuple[str, Callable[[FinishedJob, str], Outcome]]] = {
     "ledger-edits": ("bits of any column of any row are changed", edits),
     "ledger-rollback": ("a copy from before the payments were sent is put back", rollback_with_anchor),
-    "ledger-rollback-without-anchor": ("the same, and the operator removes her anchor", rollback_without_anchor),
+    "ledger-rollback-without-anchor": ("the same, and the operator removes the anchor", rollback_without_anchor),
     "ledger-cut": ("the last rows are cut off", cut),
     "ledger-other-currency": ("all is chained anew, with payments in another currency", other_currency),
     "ledger-written-anew": ("all is chained anew, with other enrolments", written_anew),
@@ -207,5 +207,5 @@ JUDGES: dict[str, tuple[str, Callable[[FinishedJob, str], Outcome]]] = {
     "ledger-clock": ("a row is dated back", clock_set_back),
     "ledger-random-bytes": ("the file has other bytes in random places", random_bytes),
     "ledger-mirrored-signature": ("an acceptance gets the signature (r, n - s)", mirrored_signature),
-    "receipt-guess": ("a participant tries what others were paid on the links in her receipt", guessed_pay),
+    "receipt-guess": ("a participant tries what others were paid on the links in their receipt", guessed_pay),
 }

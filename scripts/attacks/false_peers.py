@@ -1,6 +1,6 @@
-"""An operator against masks: peers whom they invented, and real ones who tell them their keys.
+"""An operator against masks, with invented peers, and with real peers who reveal their keys.
 
-The nodes are truthfl as it is; their offers are those of a finished job of four, to new keys.
+The nodes run truthfl unchanged; their offers come from a finished job of four, for new keys.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VICTIM = 0
 
 
 def invented_peers(job: FinishedJob, attack: str) -> Outcome:
-    """All peers are keys that the operator made: each acceptance is well signed, by nobody who exists."""
+    """All peers are keys that the operator made: each acceptance has a valid signature, but nobody is behind it."""
     error = _error_of_recovered(job, job.folder.with_name(attack), known=(1, 2, 3))
     if error > LONGEST_ERROR:
         return outcome(attack, True, f"what the operator recovers differs by {error:.2g}")
@@ -48,7 +48,7 @@ def invented_peers(job: FinishedJob, attack: str) -> Outcome:
 
 
 def colluding_peers(job: FinishedJob, attack: str) -> Outcome:
-    """Two of three peers tell their keys, and sign that the third is missing; one alone is not enough."""
+    """Two of three peers reveal their keys and sign that the third is missing; one peer is not enough."""
     two = _error_of_recovered(job, job.folder.with_name(attack), known=(1, 2))
     one = _error_of_recovered(job, job.folder.with_name(f"{attack}-1"), known=(1,))
     if one <= LONGEST_ERROR or two > LONGEST_ERROR:
@@ -57,9 +57,9 @@ def colluding_peers(job: FinishedJob, attack: str) -> Outcome:
 
 
 def _error_of_recovered(job: FinishedJob, folder: Path, known: tuple[int, ...]) -> float:
-    """How far what the operator recovers of a report is from it, relative to its length.
+    """The distance of the operator's reconstruction from the report, relative to the report's length.
 
-    known  the peers, of 1, 2 and 3, whose agreement keys the operator has; the others do as they should
+    known  the peers, of 1, 2 and 3, whose agreement keys the operator has; the others are honest
     """
     operator = read_key(job.operator_key)
     offers, keys, papers = _people(job, operator)
@@ -102,7 +102,7 @@ def _error_of_recovered(job: FinishedJob, folder: Path, known: tuple[int, ...]) 
 def _people(
     job: FinishedJob, operator: PrivateKey
 ) -> tuple[dict[int, Offer], dict[int, AgreementKey], dict[int, Mapping[str, Any]]]:
-    """Offers, agreement keys and acceptances of four people, by index; the offers are those of the finished job."""
+    """Offers, agreement keys and acceptances of four people, by index; the offers come from the finished job."""
     made, keys, papers = {}, {}, {}
     for offer in job.agreement.offers:
         identity = new_key()
@@ -115,7 +115,7 @@ def _people(
 
 
 def _keep_round(node: MaskingClient, asked: AskedRound) -> None:
-    """What the node's own app writes when it sends a report, nobody missing yet."""
+    """The node's own record of a sent report, with nobody missing yet."""
     with open_rounds(node.home, node.offer.hash) as rounds:
         rounds.append(RoundRecord(asked.round, asked.received, "cd" * 32, changed=asked.changed))
 

@@ -1,6 +1,6 @@
-"""Participants against the others: reports beyond all measure, forged ones, none at all; no labels, or wrong ones.
+"""Participants against the others: huge, forged or missing reports; missing or wrong labels.
 
-One federation with an audition in which the server sees single reports.
+All run in one federation with an audition, in which the server sees single reports.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PEOPLE = (
 )
 ATTACKS = {
     "report-huge": "Mia's reports are 1e6 in every place",
-    "report-flipped": "Nils reports ten times his change, flipped",
+    "report-flipped": "Nils reports ten times the honest change, flipped",
     "report-huge-at-the-end": "Olga reports 1e6 in the last round only",
     "node-dies": "Paul's node is killed in the third round",
-    "report-without-code": "Rosa's reports have no code of hers",
+    "report-without-code": "Rosa's reports lack their code",
     "report-with-another-code": "Sven's reports have a code made with another's key",
     "report-with-long-type": "Tom's reports name a type of 100 KB, of escape codes",
     "never-labels": "Uma accepts and never labels",
@@ -59,7 +59,7 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def refused(expected: str, rounds: tuple[int, ...]) -> Callable[[Federation, str, str], Outcome]:
-    """The attacker's reports of these rounds are refused with this reason, and of no other."""
+    """The attacker's reports are refused with this reason in exactly these rounds."""
 
     def judge(made: Federation, attack: str, name: str) -> Outcome:
         found = [entry.document for entry in made.view().rejections if entry.document["client"] == name]
@@ -80,7 +80,7 @@ def died(made: Federation, attack: str, name: str) -> Outcome:
 
 
 def bounded_text(made: Federation, attack: str, name: str) -> Outcome:
-    """Refused with a short reason without control characters."""
+    """The report is refused with a short reason without control characters."""
     first = refused("its dtype is", tuple(range(1, ROUNDS + 1)))(made, attack, name)
     longest = max(len(entry.payload) for entry in made.entries() if entry.kind == "rejection")
     plain = "\x1b" not in first.happened + made.log("serve") and longest < MOST_BYTES
@@ -94,14 +94,14 @@ def without_labels(made: Federation, attack: str, name: str) -> Outcome:
 
 
 def told_at_once(made: Federation, attack: str, name: str) -> Outcome:
-    """The author of the label is told by her own command; the job goes on without her."""
+    """The label's author is told by their own command; the job goes on without them."""
     said = [line for line in made.log(name).splitlines() if "label" in line and "12" in line]
     held = bool(said) and made.view().finished and made.pay().get(name, 0) == 0
     return outcome(attack, held, f"Vera is told: {said[0] if said else made.log(name)[-300:]}")
 
 
 def honest_pay(made: Federation, attack: str, _: str) -> Outcome:
-    """Honest people deliver all rounds and are paid; the model is of use; the ledger holds."""
+    """Honest people deliver all rounds and are paid; the model is useful; the ledger holds."""
     pay, view = made.pay(), made.view()
     code, said = ledger_check(made)
     loss = view.test.document["loss"] if view.test is not None else float("inf")

@@ -53,11 +53,11 @@ class Federation:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def data(self, name: str) -> Path:
-        """The file of pictures and labels that she joins with."""
+        """The participant's file of pictures and labels."""
         return self.folder / f"data-{name}.npz"
 
     def make_data(self, name: str) -> None:
-        """Let her have all pictures and labels that the job knows of."""
+        """Give the participant all pictures and labels of the job."""
         shutil.copy(self.folder / "shares" / f"{name}.npz", self.data(name))
 
     def home(self, name: str) -> Path:
@@ -65,7 +65,7 @@ class Federation:
 
     @property
     def staying(self) -> set[str]:
-        """Who does not leave after her receipt."""
+        """The participants who stay after their receipt."""
         return {person.name for person in self.people if "--stay" in person.words}
 
     @property
@@ -80,10 +80,10 @@ class Federation:
 
     @contextmanager
     def running(self, operator: str = "", joined: Sequence[Person] | None = None) -> Iterator[None]:
-        """Start server and participants; end what still runs.
+        """Start server and participants; end remaining processes.
 
-        operator  the patch of the operator's code
-        joined    who joins at once; all people if None
+        operator  the patch for the operator's code
+        joined    the people who join at once; all if None
         """
         RUNNING.add(self)
         try:
@@ -97,19 +97,19 @@ class Federation:
             self.end()
 
     def join(self, person: Person) -> None:
-        """Start the node of one participant."""
+        """Start a participant's node."""
         server = ("--server", f"{HOST}:{self.port}", "--root", "keys/ca.crt")
         own = ("--name", person.name, "--key", f"people/{person.name}", "--home", self.home(person.name))
         words = ("--data", self.data(person.name), "--accept", "--no-browser", *person.words)
         self._start(person.name, person.patch, "join", *server, *own, *words)
 
     def join_invited(self, name: str, invitation: Path) -> None:
-        """Start the node of somebody who has an invitation, and no key yet."""
+        """Start the node of an invited person without a key."""
         words = ("--home", self.home(name), "--data", self.data(name), "--accept", "--no-browser")
         self._start(name, "", "join", invitation, *words)
 
     def wait_for_end(self) -> None:
-        """Wait until the server has ended, and then for the participants who have not."""
+        """Wait until the server has ended, then for the remaining participants."""
         self.wait_until(lambda: self.processes["serve"].poll() is not None)
         deadline = time.monotonic() + SECONDS_TO_LEAVE
         for name, process in self.processes.items():
@@ -118,7 +118,7 @@ class Federation:
                     process.wait(max(0.1, deadline - time.monotonic()))
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
-        """Wait until this holds, or the server has ended."""
+        """Wait until this is true, or the server has ended."""
         deadline = time.monotonic() + SECONDS
         while not ready() and self.processes["serve"].poll() is None:
             if time.monotonic() > deadline:
@@ -126,7 +126,7 @@ class Federation:
             time.sleep(0.2)
 
     def log(self, name: str) -> str:
-        """What the server or a participant's command has printed."""
+        """The output of the server or of a participant's command."""
         path = self.folder / f"{name}.log"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
@@ -138,17 +138,17 @@ class Federation:
             return ledger.entries()
 
     def view(self) -> JobView:
-        """The job as its ledger has it."""
+        """The job from its ledger."""
         entries = self.entries()
         return job_view(entries[0].job, entries)
 
     def reasons(self, client: str | None) -> list[str]:
-        """Why something of this client was refused, as the ledger has it; None for those who were not taken in."""
+        """The ledger's reasons for refusing something from this client; None for clients who were not enrolled."""
         found = self.view().rejections
         return [str(entry.document["reason"]) for entry in found if entry.document["client"] == client]
 
     def pay(self) -> dict[str, int]:
-        """By client: what she is paid."""
+        """Each client's pay, by client."""
         return {name: entry.document["pay"] for name, entry in self.view().settlements.items()}
 
     def _start(self, name: str, patch: str, *words: object) -> None:
@@ -184,7 +184,7 @@ RUNNING: set[Federation] = set()
 
 
 def end_running() -> None:
-    """End the processes of all federations, whatever they are at."""
+    """End the processes of all federations, in any state."""
     for federation in tuple(RUNNING):
         federation.end()
 
@@ -196,7 +196,7 @@ def ledger_check(federation: Federation, *words: object) -> tuple[int, str]:
 
 
 def _change_data(path: Path, person: Person) -> None:
-    """Give her fewer pictures, no labels, or one of no class."""
+    """Give a person fewer pictures, no labels, or one label of no class."""
     with np.load(path) as file:
         images, labels = file["images"][: person.pictures], file["labels"][: person.pictures]
     if person.labels == "none":

@@ -1,6 +1,6 @@
 """The ledger, keys and receipts of a job that `truthfl run` conducted, and the commands that check them.
 
-`truthfl run` is the protocol of a federation in one process; ledger and receipts are the same.
+`truthfl run` uses a federation's protocol in one process; ledger and receipts are the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from truthfl.ledger.terms import Agreement
 
 NAMES = ("Ada", "Ben", "Cleo", "Dora")
 QUICK = PilotDesign(seeds=2, honest_seeds=6, batch_sizes=(4, 8, 16, 32))
-LABEL_COST = 0.3  # at which labeling is worth while under this contract
+LABEL_COST = 0.3  # low enough that labeling is worthwhile under this contract
 LCEME = '[contract]\nkind = "lceme"'
 
 
@@ -50,7 +50,7 @@ class FinishedJob:
 
     @property
     def agreement(self) -> Agreement:
-        """The job's offers, which all accepted."""
+        """The job's offers; all were accepted."""
         agreement = job_view(self.entries[0].job, self.entries).agreement
         assert agreement is not None
         return agreement
@@ -67,7 +67,7 @@ class FinishedJob:
 
 
 def command(*words: object) -> tuple[int, str]:
-    """Exit code and output of a truthfl command, which is run in this process."""
+    """Run a truthfl command in this process; return exit code and output."""
     said, before = io.StringIO(), sys.argv
     sys.argv = ["truthfl", *map(str, words)]
     try:
@@ -88,7 +88,7 @@ def chained_anew(
     time: Callable[[Entry], str] = lambda entry: entry.at,
     key: PrivateKey,
 ) -> list[Entry]:
-    """The chain written anew by the operator with this key, with some entries changed, left out or dated otherwise."""
+    """The chain, rewritten by the operator with this key; some entries are changed, left out or have other dates."""
     made: list[Entry] = []
     for entry in entries:
         if entry.kind == without:

@@ -1,6 +1,6 @@
-"""Nodes that were let in and keep others waiting, or send what nobody asked for; and another operator's key.
+"""Admitted nodes that keep others waiting or send unwanted messages; and another operator's key.
 
-The honest people train under masks all the while; those who answer falsely are in a federation of their own.
+Meanwhile the honest people train under masks. Nodes that answer falsely are in a separate federation.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def run_false_answers(folder: Path, names: set[str]) -> Iterator[Outcome]:
-    """Both at once: somebody must be missing, so that there are lists to sign."""
+    """Run both at once: somebody must be missing, so that there are lists to sign."""
     people = [person.name for person in FALSE_ANSWERS]
     made = Federation(folder, job_text(people, rounds=ROUNDS, server=SERVER, rest=MASKED), FALSE_ANSWERS)
     with made.running():
@@ -87,7 +87,7 @@ def run_false_answers(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def run_silent(folder: Path, names: set[str]) -> Iterator[Outcome]:
-    """Those who are silent or greedy, and another operator's key."""
+    """Run silent and greedy nodes, and another operator's key."""
     people = chosen(PEOPLE, names)
     greedy = {"replies-unasked", "reply-costly"} & names
     everybody = [*(person.name for person in people), *([GREEDY] if greedy else [])]
@@ -115,7 +115,7 @@ def run_silent(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def unasked(made: Federation, attack: str) -> Outcome:
-    """Each request is refused at its head, and its connection closed; little can be sent, and nothing is kept."""
+    """Each request is refused at its head, and its connection is closed; little can be sent, and nothing is kept."""
     connection = connection_of(made, read_key(made.folder / "people" / GREEDY))
     connection.greet()
     before, began, sent = memory_of(made), time.monotonic(), 0
@@ -144,7 +144,7 @@ def unasked(made: Federation, attack: str) -> Outcome:
 
 
 def costly(made: Federation, attack: str) -> Outcome:
-    """A reply that is too long is not read; one that is as long as may be takes little time and memory."""
+    """A reply that is too long is not read; the longest allowed reply takes little time and memory."""
     set_task_identity(1)
     replies = [_hostile(count) for count in (300_000, 7_500)]
     connection = connection_of(made, read_key(made.folder / "people" / GREEDY))
@@ -157,10 +157,10 @@ def costly(made: Federation, attack: str) -> Outcome:
     refused = ""
     try:
         connection.send_reply(message.metadata.message_id, replies[0])
-    except Exception as error:  # of her own code: the server takes no reply that long
+    except Exception as error:  # raised by the attacker's own code: the server takes no reply that long
         refused = str(error)
     connection.send_reply(message.metadata.message_id, replies[1])
-    time.sleep(4.0)  # in which the server has read it
+    time.sleep(4.0)  # the server reads it meanwhile
     grown, seconds = memory_of(made) - before, _cpu_seconds(made) - busy
     connection.leave()
     held = bool(refused) and grown < MOST_MEMORY and seconds < MOST_SECONDS
@@ -173,7 +173,7 @@ def costly(made: Federation, attack: str) -> Outcome:
 
 
 def other_key(made: Federation, attack: str, name: str) -> Outcome:
-    """Refused in a sentence, and not kept; the job goes on with the others."""
+    """The offer is refused with a sentence and not kept; the job goes on with the others."""
     said = [line for line in made.log(name).splitlines() if "another key than the operator's has signed" in line]
     kept = list((made.home(name) / "offers").glob("*"))
     held = bool(said) and not kept and made.view().finished and name not in made.pay()
@@ -181,21 +181,21 @@ def other_key(made: Federation, attack: str, name: str) -> Outcome:
 
 
 def silent_is_known(made: Federation) -> str:
-    """What the status and `truthfl remove` say of somebody who is connected and has never answered."""
+    """The output of the status and of `truthfl remove` for a connected participant who never answered."""
     shown = json.loads(truthfl("status", "--out", "served", "--json", folder=made.folder).stdout)
     here = next(one["connected"] for one in shown["participants"] if one["name"] == "Sid")
-    removed = truthfl("remove", "Sid", "--out", "served", "--why", "he is silent", folder=made.folder)
+    removed = truthfl("remove", "Sid", "--out", "served", "--why", "they are silent", folder=made.folder)
     return f"connected: {here}; remove: {(removed.stdout + removed.stderr).strip()}"
 
 
 def silent(made: Federation, attack: str, known: str) -> Outcome:
-    """Nobody waits for him in a round; he is seen and can be removed."""
+    """Nobody waits for Sid in a round; the operator sees Sid and can remove them."""
     held = made.view().finished and known.startswith("connected: True; ") and "nothing more is asked of Sid" in known
-    return outcome(attack, held, f"he is seen and removed ({known}); the others' job ended", otherwise=known)
+    return outcome(attack, held, f"Sid is seen and removed ({known}); the others' job ended", otherwise=known)
 
 
 def silent_in_rounds(made: Federation, attack: str, name: str) -> Outcome:
-    """She is waited for in few rounds, fewer and fewer; the others lose none."""
+    """The server waits for Tess in few rounds, and in fewer as time goes on; the others lose none."""
     view = made.view()
     times = [datetime.fromisoformat(entry.at).timestamp() for entry in view.rounds]
     waits = [later - earlier for earlier, later in pairwise(times)]
@@ -205,20 +205,20 @@ def silent_in_rounds(made: Federation, attack: str, name: str) -> Outcome:
     held = code == 0 and len(times) == ROUNDS and all(view.delivered.get(one) == ROUNDS for one in honest)
     held = held and long < ROUNDS / 4 and max(waits, default=0.0) < MOST_GAP
     words = (
-        f"{long} of {ROUNDS} rounds waited for her, {max(waits, default=0.0):.0f} s at most; the others delivered all"
+        f"{long} of {ROUNDS} rounds waited for them, {max(waits, default=0.0):.0f} s at most; the others delivered all"
     )
-    return outcome(attack, held, f"{words}, she {view.delivered.get(name, 0)}", otherwise=f"{words}? {said}")
+    return outcome(attack, held, f"{words}, {name} {view.delivered.get(name, 0)}", otherwise=f"{words}? {said}")
 
 
 def _hostile(count: int) -> bytes:
-    """A reply with so many small values, each of which takes much more memory than its bytes."""
+    """A reply with many small values, each of which needs much more memory than its bytes."""
     message = Message(RecordDict(), dst_node_id=1, message_type="query")
     content = RecordDict({"c": ConfigRecord({str(number): number for number in range(count)})})
     return message_bytes(Message(content, reply_to=message))
 
 
 def _cpu_seconds(made: Federation) -> float:
-    """The processor time that the server has used; 0 where the system does not tell."""
+    """The processor time that the server has used; 0 if the system does not report it."""
     with suppress(OSError):
         fields = (
             Path(f"/proc/{made.processes['serve'].pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

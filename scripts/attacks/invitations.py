@@ -1,4 +1,4 @@
-"""Invitations in wrong hands: guessed, used twice, too late, at another server, under another name, and stolen."""
+"""Misused invitations: guessed, used twice, used late, used under another name, caught by another server, stolen."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def expired(made: Federation, attack: str) -> Outcome:
 
 
 def other_name(made: Federation, attack: str) -> Outcome:
-    """For a name that is not in the job, and a good code under another's name."""
+    """Invite a name that is not in the job, and use a valid code under another's name."""
     refused = truthfl("invite", "Zoe", "--out", "served", folder=made.folder)
     code = invitation(made, attack).code
     said = [admitted(made, name, code) for name in ("Zoe", "Ada", "\ud800", "x" * 10_000)]
@@ -44,7 +44,7 @@ def other_name(made: Federation, attack: str) -> Outcome:
 
 
 def other_server(made: Federation, attack: str) -> Outcome:
-    """Somebody who stands in between answers with a server of his own: he does not get the code."""
+    """An attacker in between answers with a false server, and does not get the code."""
     heard: list[object] = []
     make_certificates(made.folder / "thief-keys")
     with open_job_server(
@@ -52,20 +52,20 @@ def other_server(made: Federation, attack: str) -> Outcome:
     ) as server:
         root = certificates_in(made.folder / "keys").root  # as the invitation has it
         said = _admitted(NodeConnection(HOST, server.port, root, new_key()), INVITED, invitation(made, attack).code)
-    return outcome(attack, not heard and "does not vouch" in said, f"her computer refuses: {said}")
+    return outcome(attack, not heard and "does not vouch" in said, f"Cleo's computer refuses: {said}")
 
 
 def stolen(made: Federation, attack: str) -> Outcome:
-    """A thief uses it first. Cleo is told, and the operator can invite her again."""
+    """A thief uses it first. Cleo is told, and the operator can invite Cleo again."""
     code = invitation(made, attack).code
     thief, cleo = admitted(made, INVITED, code), admitted(made, INVITED, code)
     if "is admitted" not in thief or "was used already" not in cleo:
         return outcome(attack, False, f"the thief: {thief} Cleo: {cleo}")
-    return not_defended(attack, f"the thief is admitted in her name; Cleo is told: {cleo}")
+    return not_defended(attack, f"the thief is admitted in Cleo's name; Cleo is told: {cleo}")
 
 
 def used_twice(made: Federation, attack: str) -> Outcome:
-    """Cleo joins by hers; then somebody who found the file uses it."""
+    """Cleo uses the invitation; then somebody who found the file uses it."""
     hers = made.folder / f"{attack}.invitation"
     code = invitation(made, attack).code
     made.join_invited(INVITED, hers)
@@ -75,7 +75,7 @@ def used_twice(made: Federation, attack: str) -> Outcome:
 
 
 def invitation(made: Federation, name: str, days: float = 1.0) -> Invitation:
-    """An invitation of Cleo's, in a file of this name."""
+    """An invitation for Cleo, in a file of this name."""
     path = Path(f"{name}.invitation")
     done = truthfl("invite", INVITED, "--out", "served", "--file", path, "--days", days, folder=made.folder)
     assert done.returncode == 0, done.stderr
@@ -83,7 +83,7 @@ def invitation(made: Federation, name: str, days: float = 1.0) -> Invitation:
 
 
 def admitted(made: Federation, name: str, code: str) -> str:
-    """What the server says to somebody with a new key who has this code."""
+    """The server's answer to somebody with a new key who has this code."""
     return _admitted(connection_of(made, new_key()), name, code)
 
 
@@ -101,7 +101,7 @@ def _admissions(made: Federation) -> list[str]:
 
 
 def while_running(made: Federation, names: set[str]) -> Iterator[Outcome]:
-    """The attacks on a server that waits for Cleo; in the last she joins."""
+    """The attacks on a server that waits for Cleo; in the last attack, Cleo joins."""
     for attack, (_, judge) in JUDGES.items():
         if attack in names:
             yield judge(made, attack)
@@ -112,7 +112,7 @@ JUDGES: dict[str, tuple[str, Callable[[Federation, str], Outcome]]] = {
     "invitation-expired": ("somebody uses Cleo's invitation after its time", expired),
     "invitation-other-name": ("a name that the job does not know is invited, or uses Cleo's code", other_name),
     "invitation-other-server": ("a false server waits for Cleo's code", other_server),
-    "invitation-stolen": ("a thief uses Cleo's invitation before she does", stolen),
-    "invitation-twice": ("somebody uses Cleo's invitation after she did", used_twice),
+    "invitation-stolen": ("a thief uses Cleo's invitation before Cleo does", stolen),
+    "invitation-twice": ("somebody uses Cleo's invitation after Cleo did", used_twice),
 }
 ATTACKS = {name: words for name, (words, _) in JUDGES.items()}

@@ -9,7 +9,7 @@ SAMPLES = 60
 
 
 def job_text(names: Sequence[str], *, rounds: int, server: str = "", rest: str = "", label_cost: float = 1.0) -> str:
-    """A job on small digits with these clients; `server` has more lines of [server], `rest` more sections."""
+    """A job on small digits with these clients; `server` adds lines to [server], `rest` adds sections."""
     return f"""
 [data]
 source = "digits"
@@ -50,7 +50,7 @@ def mnist_job_text(
     server: str = "",
     rest: str = "",
 ) -> str:
-    """A job like the built-in one, with tuned steps: sums of its reports are short at the end."""
+    """A job like the built-in one, with tuned steps: the sums of its reports are short at the end."""
     return f"""
 [data]
 source = "{source}"

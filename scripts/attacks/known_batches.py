@@ -1,7 +1,7 @@
 """An operator who gathers sums of many rounds from nearly one model, and solves for single samples.
 
-Sums are linear in the samples' gradients. Who knows which samples are in which batch has a system of equations: its
-unknowns are all gradients of all samples.
+Sums are linear in the samples' gradients. An operator who knows each batch's samples thus has a system of equations
+whose unknowns are the gradients of all samples.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ATTACKS = {
 
 
 def run(folder: Path, _: set[str]) -> Iterator[Outcome]:
-    """Compare how Ada's reports differ from their mean with how the solution, and how the sums, do."""
+    """Compare the solution, and the sums, with how Ada's reports differ from their mean."""
     made = Federation(folder, job_text([one.name for one in PEOPLE], rounds=ROUNDS, server=SERVER), PEOPLE)
     assert len(PEOPLE) * SAMPLES < ROUNDS, "so many unknowns"
     with made.running("known-batches"):
@@ -43,7 +43,7 @@ def run(folder: Path, _: set[str]) -> Iterator[Outcome]:
 
 
 def _likeness(found: NDArray[np.float64], true: NDArray[np.float64]) -> float:
-    """The mean over rounds of the correlation of both with each other, of their differences from their own means."""
+    """The mean over rounds of the correlation between both, each as its difference from its own mean."""
     pairs = zip(found - found.mean(axis=0), true - true.mean(axis=0), strict=True)
     return float(np.mean([np.corrcoef(one, other)[0, 1] for one, other in pairs]))
 

@@ -1,4 +1,4 @@
-"""The attacks on ledger, money and signed papers, with those of one finished job."""
+"""The attacks on ledger, money and signed papers, on copies of one finished job."""
 
 from __future__ import annotations
 

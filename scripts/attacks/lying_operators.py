@@ -1,7 +1,7 @@
-"""Operators against participants, and what an operator sees who looks closely: a federation with masked reports.
+"""Operators who lie to participants, and what a curious operator sees: a federation with masked reports.
 
-The operator's processes run other code; the participants' are truthfl as it is, and keep their own changes so that what
-the operator saw can be compared.
+The operator's processes run changed code. The participants run truthfl unchanged and keep their own changes, to compare
+them with what the operator saw.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PEOPLE = (
     Person("Dora", patch="diary", words=("--stay",)),
 )
 ATTACKS = {
-    "offer-unsigned": "the operator sends offers that she did not sign",
+    "offer-unsigned": "the operator sends offers that they did not sign",
     "round-a-million": "the operator asks for round 1,000,001",
     "round-zero-model": "the operator sends the zero model, from which training began, again",
-    "round-far": "the operator sends a model of her choice, far from the last",
-    "struck-from-round": "the operator says that Ben dropped out of a round that he delivered",
+    "round-far": "the operator sends a model of their choice, far from the last",
+    "struck-from-round": "the operator says that Ben dropped out of a round that Ben delivered",
     "receipt-twice": "the operator sends Dora a second receipt, of less pay",
 }
 REFUSALS = {
@@ -60,13 +60,13 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def found_in_log(made: Federation, attack: str, name: str, expected: str) -> Outcome:
-    """Her own command tells what is wrong with her receipt."""
+    """The participant's own command says what is wrong with their receipt."""
     said = [line for line in made.log(name).splitlines() if expected in line]
     return outcome(attack, bool(said), f"{name} is told: {said[0] if said else made.log(name)[-400:]}")
 
 
 def both_kept(made: Federation, attack: str, name: str) -> Outcome:
-    """The second receipt does not replace the first, and her own command tells that something is wrong."""
+    """The second receipt does not replace the first, and the participant's own command reports a fault."""
     pays = [one["document"]["settlement"]["pay"] for one in participant_folder.receipts(made.home(name))]
     found = found_in_log(made, attack, name, "THE RECEIPT DOES NOT HOLD")
     return found if pays == [made.pay()[name], 0] else outcome(attack, False, f"receipts of {pays} are kept")

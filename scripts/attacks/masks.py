@@ -1,7 +1,7 @@
 """Operators against masks: a real federation of five whose operator wants single reports, alone and with Emil.
 
-The operator runs other code (`dishonest.masks`). The participants' is truthfl as it is, and they keep their own changes
-so that what the operator made of a round can be compared with them. Emil's home lies open to the operator.
+The operator runs changed code (`dishonest.masks`). The participants run truthfl unchanged and keep their own changes,
+to compare them with what the operator recovered. The operator can read Emil's home.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ ATTACKS = {
     "masks-same-seed": "the same with a new job that has the old one's seed",
     "masks-seed-beyond": "the same with a seed that is larger by 2^64",
     "masks-other-bounds": "the operator gives all but Ada an offer with bounds of 100 million times the length",
-    "masks-all-weight": "the operator tells Ada that she has all the weight",
+    "masks-all-weight": "the operator tells Ada that Ada has all the weight",
     "masks-weights-in-offers": "the operator's offers give Ada 0.999996 of the weight, and the others a millionth each",
     "masks-average": "the operator says that all sums are too long, for means of many with and without Ada",
     "masks-difference": "the operator says that a sum is too long and takes the next from the same model without Ada",
 }
 SIZE = 650
 CHANCE = 4.0 / np.sqrt(SIZE)
-SAME_BATCHES = 0.9  # the correlation with a report of the difference of two sums with the same batches is above this
+SAME_BATCHES = 0.9  # with the same batches, the difference of two sums correlates with a report more than this
 Array = NDArray[np.float64]
 
 
 def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
-    """Run the federation; all attacks are made, and those asked for are judged."""
+    """Run the federation with all attacks, and judge the requested ones."""
     made = Federation(folder, job_text([one.name for one in PEOPLE], rounds=ROUNDS, server=SERVER), PEOPLE)
     with made.running("masks"):
         made.wait_for_end()
@@ -74,7 +74,7 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def recovered_nothing(expected: str) -> Callable[[Federation, str, list[dict[str, str]]], Outcome]:
-    """No estimate of a report is like the true one, and somebody refused with this reason."""
+    """No estimate resembles the true report, and somebody refused with this reason."""
 
     def judge(made: Federation, attack: str, noted: list[dict[str, str]]) -> Outcome:
         likeness = _likeness(made, attack)
@@ -94,7 +94,7 @@ def recovered_nothing(expected: str) -> Callable[[Federation, str, list[dict[str
 
 
 def with_emil(made: Federation, attack: str, noted: list[dict[str, str]]) -> Outcome:
-    """Single reports stay hidden; the sum of Ada's and Ben's does not."""
+    """Single reports stay hidden, but the sum of Ada's and Ben's does not."""
     single = recovered_nothing("")(made, attack, noted)
     if single.verdict != outcome(attack, held=True, happened="").verdict:
         return single
@@ -107,9 +107,9 @@ def with_emil(made: Federation, attack: str, noted: list[dict[str, str]]) -> Out
 
 
 def same_seed(made: Federation, attack: str, _: list[dict[str, str]]) -> Outcome:
-    """A new job has other batches, also under the old seed: its sum is one of another round from the same model."""
+    """A new job has other batches, even under the old seed: its sum is for another round from the same model."""
     like = _likeness(made, attack)["Ada"]
-    happened = f"with other batches the difference of two jobs' sums has a correlation of {like:.2f} with her report"
+    happened = f"with other batches the difference of two jobs' sums correlates by {like:.2f} with Ada's report"
     return not_defended(attack, happened) if like < SAME_BATCHES else outcome(attack, held=False, happened=happened)
 
 
@@ -120,25 +120,25 @@ def seed_itself(_: Federation, attack: str, noted: list[dict[str, str]]) -> Outc
 
 
 def difference(made: Federation, attack: str, _: list[dict[str, str]]) -> Outcome:
-    """Two sums from one model, with and without Ada: the others' batches differ, which hides her report in part."""
+    """Two sums from one model, with and without Ada: the others' batches differ, which partly hides Ada's report."""
     sums = [_seen(made, "with-Ada", UNCHANGED), _seen(made, "without-Ada", WITHOUT_ADA)]
     like = abs(float(np.corrcoef(sums[0] - sums[1], _true(made, "Ada", UNCHANGED))[0, 1]))
     told = re.search(r"your computer sent \d+ reports that are not counted", made.log("Ada"))
     if not told:
-        return outcome(attack, held=False, happened="Ada was not told that a report of hers is not counted")
+        return outcome(attack, held=False, happened="Ada was not told that one of Ada's reports is not counted")
     return not_defended(
-        attack, f"the difference has a correlation of {like:.2f} with her report; Ada is told afterwards"
+        attack, f"the difference has a correlation of {like:.2f} with Ada's report; Ada is told afterwards"
     )
 
 
 def average(made: Federation, attack: str, _: list[dict[str, str]]) -> Outcome:
-    """Of the rounds from one model, nodes open few sums, and one of other people."""
+    """For rounds from one model, nodes open few sums, and one of other people."""
     counts = [len(list((made.folder / "seen").glob(f"{which}-Ada-*.npy"))) for which in ("with", "without")]
     refused = f"{MOST_SUMS} sums were opened from this model"
     return outcome(
         attack,
         held=sum(counts) <= MOST_SUMS and counts[1] <= MOST_OTHER_SUMS and refused in made.log("Ben"),
-        happened=f"of {ROUNDS - UNCHANGED} rounds from one model {counts[0]} sums with Ada and {counts[1]} without her "
+        happened=f"of {ROUNDS - UNCHANGED} rounds from one model {counts[0]} sums with Ada and {counts[1]} without Ada "
         f"are opened; then Ben's computer says: {refused}",
     )
 
@@ -148,7 +148,7 @@ def _seen(made: Federation, which: str, round_: int) -> Array:
 
 
 def _likeness(made: Federation, attack: str) -> dict[str, float]:
-    """By name: the correlation of what the operator takes for a participant's change with the true one."""
+    """By name: the correlation of the operator's estimate of a participant's change with the true change."""
     found = {}
     for person in PEOPLE:
         path = made.folder / "seen" / f"{attack}-{person.name}.npy"
@@ -159,7 +159,7 @@ def _likeness(made: Federation, attack: str) -> dict[str, float]:
 
 
 def _true(made: Federation, name: str, round_: int) -> Array:
-    """A participant's own change of a round, as the participant kept it."""
+    """A participant's own change in a round, as the participant kept it."""
     return np.load(made.folder / "seen" / f"true-{name}-{round_}.npy").astype(float)
 
 

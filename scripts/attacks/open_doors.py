@@ -1,4 +1,4 @@
-"""The stage of those who want to get in, or to rule, without being asked; one of the honest people is invited."""
+"""The stage of intruders and forgers of commands; one of the honest people is invited."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
     with made.running(joined=PEOPLE[:1]):
         yield from strangers.while_running(made, names)
         yield from invitations.while_running(made, names)
-        if invitations.INVITED not in made.processes:  # the attack in which she joins was not asked for
-            invitations.invitation(made, "hers")
-            made.join_invited(invitations.INVITED, made.folder / "hers.invitation")
+        if invitations.INVITED not in made.processes:  # the attack in which they join was not requested
+            invitations.invitation(made, "theirs")
+            made.join_invited(invitations.INVITED, made.folder / "theirs.invitation")
         yield from operators_tools.while_running(made, names)
         made.join(PEOPLE[1])
         made.wait_for_end()

@@ -1,4 +1,4 @@
-"""Attacks on the operator's tools: commands in the ledger without the key, the page without its token."""
+"""Attacks on the operator's tools: forged commands in the ledger, and the page without its token."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from truthfl.ledger.documents import signed
 from truthfl.ledger.signing import new_key, public_line
 
 ATTACKS = {
-    "page-without-token": "another user of the operator's machine asks her page",
+    "page-without-token": "another user of the operator's machine requests the operator's page",
     "command-forged": "who can write the ledger adds commands of their own, and an old one of the operator's",
     "audition-forged": "who can write the ledger adds commitments and passed auditions",
-    "admission-forged": "who can write the ledger adds the admission of his own key",
+    "admission-forged": "who can write the ledger adds the admission of their own key",
 }
 PATHS = ("/", "/api/status", "/api/command", "/static/console.js", "/x/api/command", "/?token=", "/x/?token=x")
 SECONDS_TO_READ = 3.0
 
 
 def page_without_token(made: Federation, attack: str) -> Outcome:
-    """All paths of the page without its random path, token and cookie."""
+    """Request all paths of the page without its random path, token and cookie."""
     found = re.search(r"http://\S+", made.log("serve"))
     assert found is not None, made.log("serve")
     place, statuses = urlsplit(found.group()), set()
@@ -68,14 +68,14 @@ def forged_admission(made: Federation, attack: str) -> Outcome:
     time.sleep(LOOK_UP_SECONDS)
     try:
         connection_of(made, key).greet()
-        said = "he is let in"
+        said = "they are let in"
     except NotLetInError as error:
         said = str(error)
     return outcome(attack, "does not know your key" in said, f"the row does not count: {said}")
 
 
 def forge_auditions(made: Federation) -> None:
-    """Say that all have committed themselves and passed with no loss at all, before they have."""
+    """Claim, too early, that all have committed themselves and passed with no loss at all."""
     view = made.view()
     for person in made.people:
         offer, digest = "ab" * 32, "cd" * 32
@@ -87,7 +87,7 @@ def forge_auditions(made: Federation) -> None:
 
 
 def forged_commands(made: Federation, attack: str) -> Outcome:
-    """Not obeyed, told to the operator, and named by the check; the old pause has no effect either."""
+    """The rows are not obeyed, the operator is told, and the check names them; the old pause has no effect."""
     view = made.view()
     code, checked = ledger_check(made)
     told = [line for line in made.log("serve").splitlines() if "counts for nothing" in line]
@@ -98,7 +98,7 @@ def forged_commands(made: Federation, attack: str) -> Outcome:
 
 
 def forged_auditions(made: Federation, attack: str) -> Outcome:
-    """The real ones are held, and pay follows from them."""
+    """The real auditions count, and pay follows from them."""
     view = made.view()
     losses = {name: entry.document["solo_loss"] for name, entry in view.auditions.items()}
     settled = {name: entry.document["solo_loss"] for name, entry in view.settlements.items()}
@@ -109,7 +109,7 @@ def forged_auditions(made: Federation, attack: str) -> Outcome:
 
 
 def while_running(made: Federation, names: set[str]) -> Iterator[Outcome]:
-    """The attacks on a job that runs; commands are forged here, and judged `afterwards`."""
+    """The attacks on a running job; commands are forged here and judged `afterwards`."""
     if "page-without-token" in names:
         yield page_without_token(made, "page-without-token")
     if "admission-forged" in names:

@@ -1,4 +1,4 @@
-"""What an attack is, and how it ended."""
+"""Attacks and their outcomes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def outcome(attack: str, held: bool, happened: str, *, otherwise: str = "") -> O
 
 
 def not_defended(attack: str, happened: str) -> Outcome:
-    """The outcome of an attack that docs/security.md says not to be defended."""
+    """The outcome of an attack that docs/security.md lists as not defended."""
     return Outcome(attack, NOT_DEFENDED, one_line(happened))
 
 
@@ -37,7 +37,7 @@ class Stage:
     """Attacks that share a federation or a ledger.
 
     attacks  by name: who does what
-    run      called with a folder of its own and the names of the attacks to run
+    run      called with a separate folder and the names of the attacks to run
     short    whether it is part of the short form
     """
 

@@ -1,7 +1,7 @@
-"""Outsiders: another user of the operator's machine, who asks her server and opens her files.
+"""Outsiders: another user of the operator's machine, who sends requests to the server and opens the operator's files.
 
-Where this script runs as root, she is the user `nobody`; otherwise the same user, and file modes tell what others could
-read.
+If this script runs as root, the outsider is the user `nobody`; otherwise it is the same user, and file modes show what
+others could read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from truthfl.federation.deployed.node_connection import ADMIT, HELLO, LEAVE, NEX
 
 NOBODY = 65534
 ATTACKS = {
-    "outsider-asks": "another user of the operator's machine asks all paths of her server, and those of Flower's",
+    "outsider-asks": "another user of the operator's machine requests all paths of the server, and those of Flower's",
     "outsider-reads": "another user opens ledger, keys, status, homes",
 }
 FOREIGN = (
@@ -55,7 +55,7 @@ for path in sys.argv[1:]:
 
 
 def asks(made: Federation, attack: str) -> Outcome:
-    """Nothing is found but the participants' paths, which refuse whoever has no key."""
+    """Only the participants' paths respond, and they refuse everybody without a key."""
     said = [line.split() for line in _as_another_user(ASK, HOST, str(made.port), *FOREIGN, *OWN).splitlines()]
     own = [int(status) for method, path, status in said if path in OWN and method == "POST"]
     others = {int(status) for method, path, status in said if path not in OWN or method != "POST"}

@@ -1,4 +1,4 @@
-"""Money: marks and references of payments, amounts that are not due, the password of a PostgreSQL address."""
+"""Attacks on money: payment marks and references, repeated settlement, the password of a PostgreSQL address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PASSWORD = "hunter-2"
 
 
 def marked_again(job: FinishedJob, attack: str) -> Outcome:
-    """Ada's is confirmed; then everybody's is marked as sent, under another reference."""
+    """Confirm Ada's payment, then mark everybody's as sent under another reference."""
     ledger = job.copy(attack)
     key = ("--key", job.operator_key)
     command("settle", ledger, "--mark", "sent", "--client", "Ada", "--reference", "TX-1", *key)
@@ -38,7 +38,7 @@ def settled_twice(job: FinishedJob, attack: str) -> Outcome:
 
 
 def same_run_again(job: FinishedJob, attack: str) -> Outcome:
-    """The same command after completion."""
+    """Give the same command after completion."""
     ledger = job.copy(attack)
     code, said = command("run", job.job_file, "--out", ledger.parent)
     with open_for_reading(ledger) as opened:
@@ -47,7 +47,7 @@ def same_run_again(job: FinishedJob, attack: str) -> Outcome:
 
 
 def password(job: FinishedJob, attack: str) -> Outcome:
-    """Addresses with a password, of a server that is not there: in no output, and in no file that others can read."""
+    """The password in an absent server's address appears in no output and in no file that others can read."""
     address, out = f"postgresql://u:{PASSWORD}@127.0.0.1:1/d?password={PASSWORD}", job.folder.with_name(attack)
     said = [
         command("ledger", "check", address)[1],

@@ -1,4 +1,4 @@
-"""Those who join a federation: honest people, and attackers with other code, other data or other words."""
+"""The people who join a federation: honest ones, and attackers with changed code, data or options."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Person:
-    """One who joins.
+    """A person who joins.
 
-    attack   the attack that she makes; "" for an honest person
-    patch    the name in `patches.dishonest` of what her own code does otherwise; "" for truthfl as it is
-    pictures how many of her pictures she brings; None for all
-    labels   "given"; "none": pictures without labels; "wrong": one label is that of no class
+    attack   the person's attack; "" for an honest person
+    patch    the name in `patches.dishonest` of the changes to the person's code; "" for unchanged truthfl
+    pictures how many of their pictures they bring; None for all
+    labels   "given"; "none": pictures without labels; "wrong": one label is of no class
     words    more options of truthfl join
     """
 
@@ -25,5 +25,5 @@ class Person:
 
 
 def chosen(people: tuple[Person, ...], attacks: set[str]) -> tuple[Person, ...]:
-    """The honest people, and those whose attacks are to be run."""
+    """The honest people, and the attackers whose attacks run."""
     return tuple(person for person in people if not person.attack or person.attack in attacks)

@@ -1,5 +1,6 @@
-"""Who can write the ledger's database, without the operator's key: rows of their own, well chained and signed by a key
-of theirs, in a job that runs and in one that is over.
+"""Attackers who can write the ledger's database but lack the operator's key.
+
+They add rows that are correctly chained and signed with another key, to a running job and to a finished one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BY_NOBODY = "did not sign it"
 
 
 def slip_in(ledger: Path, job: str, kind: str, key: str, document: Mapping[str, Any]) -> None:
-    """Add a row behind the last one, as truthfl does, signed with a stranger's key."""
+    """Add a row after the last one, as truthfl does, signed with a stranger's key."""
     item = CheckedItem(job, kind, key, canonical_bytes(document).decode())
     with closing(sqlite3.connect(ledger, timeout=60, isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
@@ -39,7 +40,7 @@ def slip_in(ledger: Path, job: str, kind: str, key: str, document: Mapping[str, 
 
 
 def false_payments(job: FinishedJob, attack: str) -> Outcome:
-    """Ada's payment is marked as sent and confirmed; then the operator marks, exports and checks."""
+    """Mark Ada's payment as sent and confirmed; then the operator marks, exports and checks."""
     ledger = job.copy(attack)
     due = next(entry for entry in job.entries if (entry.kind, entry.key) == ("payment", "Ada/0"))
     for number, state in enumerate(("sent", "confirmed"), start=1):
@@ -53,7 +54,7 @@ def false_payments(job: FinishedJob, attack: str) -> Outcome:
 
 
 def phantom_job(job: FinishedJob, attack: str) -> Outcome:
-    """A whole job of the writer's own, with a payment that is due to him."""
+    """Add a whole job of the writer's own, with a payment due to the writer."""
     ledger, name = job.copy(attack), "phantom-1"
     opening = {"job": {}, "operator_key": public_line(STRANGER), **row_key_fields(STRANGER)}
     slip_in(ledger, name, "job", "job", opening)
@@ -67,7 +68,7 @@ def phantom_job(job: FinishedJob, attack: str) -> Outcome:
 
 
 def opened_by_another(job: FinishedJob, attack: str) -> Outcome:
-    """All rows written anew by the stranger, as if the job were his; the operator's commands know her key."""
+    """Rewrite all rows as if the job were the stranger's; the operator's commands know the operator's key."""
     ledger = job.copy(attack)
     own = {"operator_key": public_line(STRANGER), **row_key_fields(STRANGER)}
     made = []
@@ -94,7 +95,7 @@ def opened_by_another(job: FinishedJob, attack: str) -> Outcome:
 
 
 def phantom_row(job: FinishedJob, attack: str) -> Outcome:
-    """One row of a job that nobody began."""
+    """Add one row of a job that nobody began."""
     ledger = job.copy(attack)
     slip_in(ledger, "nobody's-1", "rejection", "x", {"stage": "round"})
     code, said = command("settle", ledger, "--key", job.operator_key)
@@ -104,7 +105,7 @@ def phantom_row(job: FinishedJob, attack: str) -> Outcome:
 
 
 def last_number(job: FinishedJob, attack: str) -> Outcome:
-    """Rows with the largest number there is and with a negative one, which the triggers refuse; then without these."""
+    """Add rows with the largest number and with a negative one, which triggers refuse; then without the triggers."""
     ledger, refused, numbers = job.copy(attack), 0, (2**63 - 1, -5)
     command("ledger", "anchor", ledger, "--key", job.operator_key)
     with closing(sqlite3.connect(ledger, isolation_level=None)) as database:
@@ -132,8 +133,8 @@ def last_number(job: FinishedJob, attack: str) -> Outcome:
 
 JUDGES: dict[str, tuple[str, Callable[[FinishedJob, str], Outcome]]] = {
     "row-payment-confirmed": ("who can write the database marks a payment as confirmed", false_payments),
-    "row-phantom-job": ("who can write the database adds a job of his own, with pay", phantom_job),
+    "row-phantom-job": ("who can write the database adds a job of their own, with pay", phantom_job),
     "row-phantom": ("who can write the database adds a row of a job that nobody began", phantom_row),
     "row-last-number": ("who can write the database adds rows with the largest number, and with -5", last_number),
-    "row-all-anew": ("who can write the database writes all rows anew, under a key of his own", opened_by_another),
+    "row-all-anew": ("who can write the database writes all rows anew, under a key of their own", opened_by_another),
 }

@@ -19,7 +19,7 @@ LOSS_MORE = 0.05
 
 
 def second_valid_receipt(job: FinishedJob, attack: str) -> Outcome:
-    """All is chained anew with a higher test loss, and pay by the formula: only the first receipt contradicts it."""
+    """Rewrite the chain with a higher test loss, and pay by the formula: only the first receipt contradicts it."""
     job.copy(attack)
     home = job.folder.with_name(attack) / "participants" / "Cleo"
     first, second = job.receipt("Cleo"), _of_another_loss(job)
@@ -33,12 +33,12 @@ def second_valid_receipt(job: FinishedJob, attack: str) -> Outcome:
     return outcome(
         attack,
         held and alone is None,
-        f"receipts of {pays[0]} and {pays[-1]}, the second {by_itself}; both are kept, and she is told: {shouts[-1]}",
+        f"receipts of {pays[0]} and {pays[-1]}, the second {by_itself}; both are kept, and Cleo is told: {shouts[-1]}",
     )
 
 
 def _of_another_loss(job: FinishedJob) -> dict[str, Any]:
-    """Cleo's receipt of a chain with another test loss, and the settlements that follow from it."""
+    """Cleo's receipt from a chain with another test loss and the settlements that follow from it."""
 
     def worse(document: dict[str, Any], entry: Entry) -> None:
         if entry.kind == "test":

@@ -1,4 +1,4 @@
-"""What an operator sees who looks closely: masked reports, their sum, a solo model; a report after a false dropout."""
+"""What a curious operator sees: masked reports, their sum, a solo model, and a report after a false dropout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from truthfl.learning.training.draws import Purpose, below, bits, key
 from truthfl.ledger.terms import Offer
 
 ATTACKS = {
-    "spy-on-masked-report": "the operator inverts what she got from Ada in the first round",
+    "spy-on-masked-report": "the operator inverts what Ada sent in the first round",
     "spy-on-sum": "the operator inverts the sum of the first round",
     "spy-by-false-dropout": "the operator says that Ben dropped out, and takes off the masks that the others tell",
     "spy-on-solo-model": "the operator asks Ada's solo model which pictures it was trained on",
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 
 def on_masked(made: Federation, names: set[str]) -> Iterator[Outcome]:
-    """The attacks on what the operator of a masked federation has seen."""
+    """The attacks on data that the operator of a masked federation has seen."""
     offers = {offer.client.name: offer for offer in made.view().agreement.offers}
     for attack, judge in JUDGES.items():
         if attack in names:
@@ -33,7 +33,7 @@ def on_masked(made: Federation, names: set[str]) -> Iterator[Outcome]:
 
 
 def masked_report(made: Federation, attack: str, offers: dict[str, Offer]) -> Outcome:
-    """Her masked report has nothing to do with her change; the same inversion of the change itself finds labels."""
+    """Ada's masked report reveals nothing about Ada's change; inverting the change itself finds labels."""
     offer = offers["Ada"]
     seen, true = _seen(made, "masked-Ada"), _seen(made, "true-Ada-0")
     correlation = abs(float(np.corrcoef(seen, true)[0, 1]))
@@ -44,36 +44,36 @@ def masked_report(made: Federation, attack: str, offers: dict[str, Offer]) -> Ou
     return outcome(
         attack,
         held,
-        f"correlation {correlation:.3f} with her change, as by chance (below {chance:.2f}); {found} of 10 label counts "
-        f"right, from the report without masks {of_true}",
+        f"correlation {correlation:.3f} with Ada's change, as by chance (below {chance:.2f}); {found} of 10 label "
+        f"counts right, from the report without masks {of_true}",
     )
 
 
 def summed(made: Federation, attack: str, offers: dict[str, Offer]) -> Outcome:
-    """The sum is that of the weighted changes, as it should be; it tells of all together."""
+    """The sum is correctly that of the weighted changes; it shows only all of them together."""
     total = _seen(made, "sum")
     parts = [offer.client.weight * _seen(made, f"true-{name}-0") for name, offer in offers.items()]
     error = float(np.abs(total - np.sum(parts, axis=0)).max())
     like = float(np.corrcoef(total, parts[0])[0, 1])
     if error > 1e-6:
         return outcome(attack, False, f"the sum differs by {error:.2g} from that of the changes")
-    return not_defended(attack, f"she has the sum, to {error:.1g}; its correlation with Ada's own change is {like:.2f}")
+    return not_defended(attack, f"the sum is seen, to {error:.1g}; its correlation with Ada's own change is {like:.2f}")
 
 
 def false_dropout(made: Federation, attack: str, _: dict[str, Offer]) -> Outcome:
-    """The masks that Ben shares are told; his own stays on, and that he was left out is found by his record."""
+    """The masks that Ben shares are revealed, but Ben's own stays; Ben's record shows that Ben was left out."""
     stolen, true = _seen(made, "stolen"), _seen(made, f"true-Ben-{STOLEN_ROUND}")
     like = abs(float(np.corrcoef(stolen, true)[0, 1]))
     chance = 4.0 / np.sqrt(len(true))
     found = "your computer sent 1 report" in made.log("Ben")
-    words = f"correlation {like:.3f} with his change, as by chance (below {chance:.2f})"
+    words = f"correlation {like:.3f} with Ben's change, as by chance (below {chance:.2f})"
     return outcome(
-        attack, found and like < chance, f"{words}; {'Ben is told afterwards' if found else 'he is not told'}"
+        attack, found and like < chance, f"{words}; {'Ben is told afterwards' if found else 'Ben is not told'}"
     )
 
 
 def solo_model(made: Federation, attack: str, offers: dict[str, Offer]) -> Outcome:
-    """Her solo model is not masked: losses tell her pictures from others'."""
+    """Ada's solo model is not masked: losses distinguish Ada's pictures from others'."""
     offer, name = offers["Ada"], made.view().name
     models = np.load(made.served / "models" / f"{name}-solo.npy")
     with np.load(made.data("Ada")) as own, np.load(made.data("Ben")) as other:
@@ -84,7 +84,7 @@ def solo_model(made: Federation, attack: str, offers: dict[str, Offer]) -> Outco
 
 
 def _label_counts(made: Federation, offer: Offer, change: Array) -> int:
-    """Of how many classes the number in the first batch is recovered exactly."""
+    """The number of classes whose count in the first batch is recovered exactly."""
     model, batch = model_of(offer.job), offer.client.batch_size
     counts, _ = from_first_report(LastLayer(model, None), change, offer.job.step_size, batch, np.full(CLASSES, 0.1))
     with np.load(made.data(offer.client.name)) as own:
@@ -94,7 +94,7 @@ def _label_counts(made: Federation, offer: Offer, change: Array) -> int:
 
 
 def _seen(made: Federation, name: str) -> Array:
-    """An array that operator or participant kept; masked ones, which are modulo 2**32, with their sign."""
+    """An array that operator or participant kept; masked arrays, which are modulo 2**32, become signed."""
     array = np.load(made.folder / "seen" / f"{name}.npy")
     return (array.view(np.int32) if array.dtype == np.uint32 else array).astype(float)
 

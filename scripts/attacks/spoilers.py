@@ -1,6 +1,6 @@
-"""Participants who spoil the joint model with reports that are not too long, and behave in between; masked and bare.
+"""Participants who sometimes spoil the joint model with reports that are not too long, masked or bare.
 
-Nobody may be excluded on what others can bring about: a spoiled round is skipped, and that costs nobody honest.
+Nobody may be excluded for what others can cause: a spoiled round is skipped, and that costs no honest participant.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attacks.jobs import mnist_job_text
 from attacks.outcomes import Outcome, Stage, not_defended, outcome
 from attacks.people import Person
 
-ROUNDS, MOST_SKIPPED = 40, 1  # so many honest rounds may be skipped by chance; it costs nobody
+ROUNDS, MOST_SKIPPED = 40, 1  # honest rounds that may be skipped by chance; it costs nobody
 SERVER = "enrol_seconds = 600\nanswer_seconds = 60\nlabel_seconds = 120\naudition_seconds = 120\nround_seconds = 60"
 UNMASKED = "[privacy]\nsecure_aggregation = false"
 HONEST = ("Ada", "Ben", "Cleo")
@@ -24,10 +24,10 @@ HONEST = ("Ada", "Ben", "Cleo")
 class Case:
     """One federation: the attackers' patches by their names, and whether reports are masked.
 
-    spoiled  the rounds with such reports, counted from 1
+    spoiled  the rounds with spoiling reports, counted from 1
     right    the least accuracy of the joint model
-    pays     whether computing must be paid at least what it costs; if not, and it is paid less, that is not defended:
-             attackers work against the others with reports that are no longer than honest ones
+    pays     whether pay for computing must cover its cost. If not, lower pay is a known gap: attackers work against the
+             others with reports that are no longer than honest ones
     """
 
     patches: Mapping[str, str]
@@ -69,7 +69,7 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def judged(made: Federation, attack: str, case: Case) -> Outcome:
-    """The model is of use, spoiled rounds are skipped, no honest report is refused or missed, computing is paid."""
+    """The model is useful, spoiled rounds are skipped, no honest report is refused or missed, computing is paid."""
     view, (code, said) = made.view(), ledger_check(made)
     skipped = {int(one.key) for one in view.rounds if one.document["model"] == one.document["previous"]}
     right = 0.0 if view.test is None else float(view.test.document["accuracy"])
@@ -92,7 +92,7 @@ def judged(made: Federation, attack: str, case: Case) -> Outcome:
 
 
 def computing_pay(made: Federation, name: str) -> tuple[float, float]:
-    """What she is paid for computing, and what it costs her."""
+    """The client's pay for computing, and its cost."""
     view = made.view()
     assert view.agreement is not None
     offer = next(one for one in view.agreement.offers if one.client.name == name)

@@ -1,4 +1,4 @@
-"""Files that strangers make or get: pictures that keep a computer busy or pass for others, tables, a repository."""
+"""Hostile or exposed files: pictures that keep a computer busy or pass for others, tables, a repository."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def busy_picture(folder: Path, attack: str) -> Outcome:
-    """Each scan of some hundred bytes goes through all pixels: decoding takes hours."""
+    """Each scan has some hundred bytes and goes through all pixels, so decoding takes hours."""
     data, home = _folder(folder, "data"), folder / "home"
     content = _jpeg(Image.new("L", (SIDE, SIDE), 99))
     last_scan = content[content.rindex(b"\xff\xda") : -2]
@@ -40,7 +40,7 @@ def busy_picture(folder: Path, attack: str) -> Outcome:
 
 
 def twin_picture(folder: Path, attack: str) -> Outcome:
-    """A picture of 3 MB with another byte in the middle, and one that replaces it and has its times."""
+    """A picture of 3 MB with a changed byte in the middle, and one that replaces it with the same times."""
     data, home = _folder(folder, "data"), folder / "home"
     content = bytearray(_jpeg(Image.effect_noise((1500, 1500), 90)))
     first, second = data / "a.jpg", data / "b.jpg"
@@ -61,7 +61,7 @@ def twin_picture(folder: Path, attack: str) -> Outcome:
 
 
 def formula_in_table(folder: Path, attack: str) -> Outcome:
-    """The operator names a class so, and a participant opens her exported labels in a spreadsheet."""
+    """The operator names a class like a formula; a participant opens their exported labels in a spreadsheet."""
     data = _folder(folder, "data")
     Image.new("L", (8, 8)).save(data / "one.png")
     (folder / "in.csv").write_text(f"name,label\none.png,{FORMULA}\n")
@@ -76,7 +76,7 @@ def formula_in_table(folder: Path, attack: str) -> Outcome:
 
 
 def keys_in_repository(folder: Path, attack: str) -> Outcome:
-    """Whoever has keys and a home in a repository adds all files to it, and pushes them."""
+    """A user with keys and a home in a repository adds all files to it and pushes them."""
     made = [
         subprocess.run(["git", "init", "--quiet", "."], cwd=folder, capture_output=True, check=True),
         _truthfl(folder, "keys", "participant", "Ada"),
@@ -115,7 +115,7 @@ ATTACKS: dict[str, tuple[str, Callable[[Path, str], Outcome]]] = {
 
 
 def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
-    """Make the files, each attack in a folder of its own."""
+    """Make the files, each attack in a separate folder."""
     for attack, (_, act) in ATTACKS.items():
         if attack in names:
             yield act(_folder(folder, attack), attack)

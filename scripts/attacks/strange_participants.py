@@ -1,7 +1,4 @@
-"""Participants who say of themselves what cannot be, and outsiders; the same command again after the end.
-
-One federation.
-"""
+"""Participants with impossible descriptions, and the server's command given again after the end."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ PEOPLE = (
 ATTACKS = {
     "joins-with-four-pictures": "Finn brings 4 of 60 pictures",
     "joins-with-one-picture": "Gus brings 1 of 60 pictures",
-    "joins-with-no-cost": "Hal says that a sample costs him 1e-29",
+    "joins-with-no-cost": "Hal states 1e-29 as the cost of a sample",
     "joins-with-half-a-letter": "Ida's name is a lone surrogate",
     "joins-with-escape-codes": "Jan's name clears the operator's terminal",
     "joins-as-another": "Kim's connection enrols with Ada's name and key",
@@ -69,7 +66,7 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def not_taken_in(made: Federation, person: Person) -> Outcome:
-    """Refused in words: in the ledger, and to her own command, which ends. Then she joins as she should, and may."""
+    """The ledger and the participant's command, which ends, have the refusal. An honest join then succeeds."""
     made.wait_until(lambda: made.exit_code(person.name) is not None)
     said = [reason for reason in made.reasons(None) if reason.startswith(REASONS[person.attack])]
     log, code = made.log(person.name), made.exit_code(person.name)
@@ -77,11 +74,11 @@ def not_taken_in(made: Federation, person: Person) -> Outcome:
     made.make_data(person.name)
     made.join(Person(person.name))
     held = bool(said) and bool(told) and code == 1 and "\x1b" not in log + made.log("serve")
-    return outcome(person.attack, held, f"not taken in: {said[0] if said else log[-300:]}")
+    return outcome(person.attack, held, f"refused: {said[0] if said else log[-300:]}")
 
 
 def skipped(made: Federation, attack: str, name: str) -> Outcome:
-    """Sums that are too long are left out: the model stays as it was, and nobody is named or excluded."""
+    """Sums that are too long are left out: the model stays unchanged, and nobody is named or excluded."""
     view = made.view()
     refused = [str(entry.document["refused"]) for entry in view.rounds if "refused" in entry.document]
     unchanged = sum(entry.document["previous"] == entry.document["model"] for entry in view.rounds)

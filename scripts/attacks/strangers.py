@@ -1,4 +1,4 @@
-"""Strangers at the server's port: greetings of others, tokens, endless bodies and heads, held connections."""
+"""Strangers at the server's port: others' greetings, tokens, endless bodies and heads, held connections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from truthfl.federation.deployed.node_requests import allow_many_files
 from truthfl.ledger.signing import PrivateKey, new_key, read_key
 
 HELD_CONNECTIONS, HONEST_SECONDS, CLOSING_SECONDS = 900, 10.0, 40.0
-MOST_MEMORY = 40_000_000  # that requests without end may make the server need
+MOST_MEMORY = 40_000_000  # growth of the server that endless requests may cause
 MEGABYTE = b"x" * 1_000_000
 
 
@@ -55,7 +55,7 @@ def unknown_key(made: Federation, attack: str) -> Outcome:
 
 
 def relayed_greeting(made: Federation, attack: str) -> Outcome:
-    """Ada greets a false server, which has a certificate of its own and passes on the number of the true one."""
+    """Ada greets a false server, which has its own certificate and passes on the true server's number."""
     make_certificates(made.folder / "false-keys")
     false_server = fingerprint_in(certificates_in(made.folder / "false-keys").server)
     status, said = post(made, HELLO, json.dumps(signed_hello(_ada(made), _nonce(made), false_server)).encode())
@@ -63,7 +63,7 @@ def relayed_greeting(made: Federation, attack: str) -> Outcome:
 
 
 def replayed_greeting(made: Federation, attack: str) -> Outcome:
-    """A greeting that was good once is sent again. It is of Ben, before he joins."""
+    """Send again a greeting that was valid once. It is Ben's, before Ben joins."""
     key = read_key(made.folder / "people" / "Ben")
     greeting = json.dumps(signed_hello(key, _nonce(made), fingerprint_in(_files(made).server))).encode()
     first, second = post(made, HELLO, greeting), post(made, HELLO, greeting)
@@ -73,7 +73,7 @@ def replayed_greeting(made: Federation, attack: str) -> Outcome:
 
 
 def old_tokens(made: Federation, attack: str) -> Outcome:
-    """Invented tokens, none, and one from before a later greeting."""
+    """Send invented tokens, no token, and one from before a later greeting."""
     connection = connection_of(made, read_key(made.folder / "people" / "Ben"))
     connection.greet()
     old = connection.token
@@ -86,18 +86,18 @@ def old_tokens(made: Federation, attack: str) -> Outcome:
 
 
 def second_node(made: Federation, attack: str) -> Outcome:
-    """Who has Ada's key greets while her node is there."""
+    """Greet with Ada's key while Ada's node is connected."""
     made.wait_until(lambda: "connected" in made.log("Ada"))
     time.sleep(1.0)
     try:
         connection_of(made, _ada(made)).greet()
     except ConnectedAlreadyError:
-        return outcome(attack, True, "refused while Ada's node is connected; whoever has her key is Ada when it is not")
+        return outcome(attack, True, "refused while Ada's node is connected; otherwise whoever has Ada's key is Ada")
     return outcome(attack, False, "let in beside Ada's node")
 
 
 def endless_requests(made: Federation, attack: str) -> Outcome:
-    """Heads and bodies of up to 200 MB: they are not read, and the server's memory does not grow with them."""
+    """Heads and bodies of up to 200 MB are not read, and the server's memory does not grow with them."""
     before, sent = memory_of(made), []
     for start in (
         f"POST {HELLO} HTTP/1.1\r\nHost: a\r\nx: ".encode(),
@@ -119,7 +119,7 @@ def endless_requests(made: Federation, attack: str) -> Outcome:
 
 
 def held_connections(made: Federation, attack: str) -> Outcome:
-    """Connections without a handshake, without a request, with half of a head, with half of a body."""
+    """Open connections without a handshake, without a request, with half a head, with half a body."""
     allow_many_files()
     starts = (None, b"", b"POST / HTTP/1.1\r\nHost:", f"POST {HELLO} HTTP/1.1\r\nContent-Length: 9\r\n\r\n{{".encode())
     with ExitStack() as stack:
@@ -180,7 +180,7 @@ def trust_of(made: Federation) -> ssl.SSLContext:
 
 
 def memory_of(made: Federation) -> int:
-    """The bytes of memory that the server has; 0 where the system does not tell."""
+    """The server's memory in bytes; 0 if the system does not report it."""
     path = Path(f"/proc/{made.processes['serve'].pid}/statm")
     return int(path.read_text(encoding="utf-8").split()[1]) * 4096 if path.exists() else 0
 
@@ -195,7 +195,7 @@ def while_running(made: Federation, names: set[str]) -> Iterator[Outcome]:
 JUDGES: dict[str, tuple[str, Callable[[Federation, str], Outcome]]] = {
     "key-unknown": ("somebody greets with a key that the operator does not know", unknown_key),
     "greeting-relayed": ("a false server passes on the greeting that Ada signed for it", relayed_greeting),
-    "greeting-replayed": ("somebody sends a greeting that he heard again", replayed_greeting),
+    "greeting-replayed": ("somebody sends an overheard greeting again", replayed_greeting),
     "token-invented": ("somebody asks with invented tokens, and with an old one", old_tokens),
     "key-twice": ("a second node greets with Ada's key", second_node),
     "requests-without-end": ("somebody sends heads and bodies of 200 MB", endless_requests),

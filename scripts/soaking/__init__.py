@@ -1,1 +1,1 @@
-"""The parts of scripts/soak.py, which runs jobs of all kinds under random kills. Tests use its private PostgreSQL."""
+"""The parts of scripts/soak.py, which runs all kinds of jobs under random kills. Tests use its private PostgreSQL."""

@@ -1,6 +1,6 @@
-"""The soak's PostgreSQL: killed as a whole or in one of its processes, and started again.
+"""The soak's PostgreSQL: the killer kills it, or one of its processes, and it is started again.
 
-Only the killer stops it, or one of its processes, so that while `is_up` the soak's own process may read without a wait
+Only the killer, which is in the soak's own process, stops it. That process can thus read while `is_up` without waiting
 for itself.
 """
 
@@ -21,7 +21,7 @@ PAUSE = 0.3
 
 
 class Database:
-    """A private server that comes back when it was killed."""
+    """A private server that comes back after a kill."""
 
     def __init__(self, server: PrivateServer) -> None:
         self.server = server
@@ -35,7 +35,7 @@ class Database:
         return self.server.process.pid
 
     def children(self) -> list[int]:
-        """The processes of the server, without the first one."""
+        """The server's processes, without the first one."""
         found = []
         with suppress(OSError):
             for path in Path(f"/proc/{self.pid}/task").glob("*/children"):
@@ -43,7 +43,7 @@ class Database:
         return found
 
     def kill(self, again_at: float) -> None:
-        """Kill the first process; the others find out and leave."""
+        """Kill the first process; the others notice and exit."""
         assert self.server.process is not None
         self.server.process.kill()
         self.server.process.wait()
@@ -51,7 +51,7 @@ class Database:
         self._start_at, self._away_since = again_at, time.monotonic()
 
     def kill_child(self, choice: int) -> str | None:
-        """Kill one of its processes, which makes it end all connections and recover; what it was."""
+        """Kill one of its processes, so that it ends all connections and recovers; return the process's kind."""
         children = self.children()
         if not children:
             return None
@@ -63,7 +63,7 @@ class Database:
         return None
 
     def look(self) -> None:
-        """Start it again if it is time; try again while processes of the last one are still there."""
+        """Start it again if it is time; retry while old processes are still there."""
         now = time.monotonic()
         if self.is_up and self.server.process is not None and self.server.process.poll() is not None:
             # it ends by itself if one of its processes is killed while it recovers from the kill of another one
@@ -79,7 +79,7 @@ class Database:
         self.is_up = self.server.answers()
 
     def kilobytes(self) -> float:
-        """The memory of one of its processes, on average, without the buffers, which are as large as they are set."""
+        """The average memory of its processes, without the buffers, whose size is fixed."""
         each = []
         for pid in (self.pid, *self.children()):
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A federation of a soak: processes of `truthfl serve` and `truthfl join` on loopback, and an operator who steps in."""
+"""A soak's federation: processes of `truthfl serve` and `truthfl join` on loopback, and an operator who intervenes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Site:
 
 
 def shares(world: World, site: Site, rounds: int) -> Activity[None]:
-    """Write the job and give each participant her data; those of a kind are made once."""
+    """Write the job and give each participant their data; each kind of data is made once."""
     site.kind.write(site.folder, rounds)
     kept = world.folder / "shares" / site.kind.name
     if not kept.exists():
@@ -75,7 +75,7 @@ def shares(world: World, site: Site, rounds: int) -> Activity[None]:
 
 
 def federation(world: World, number: int, kind: Kind) -> Activity[None]:
-    """One job of a federation of its own, from keys to payments."""
+    """One job of a new federation, from keys to payments."""
     draws = world.draws("federation", number)
     entrance, step = draws.choice(ENTRANCES), draws.choice(STEPS)
     site = Site(world, world.folder / f"federation-{number}", kind, entrance, draws)
@@ -107,7 +107,7 @@ def federation(world: World, number: int, kind: Kind) -> Activity[None]:
 
 
 def invited(world: World, site: Site, name: str) -> Activity[None]:
-    """Invite somebody; who was killed after the row was written and before the file was invites once more."""
+    """Invite somebody; if the command was killed between writing the row and the file, invite again."""
     file = site.folder / f"{name}.invitation"
     while not file.exists():
         words = ("invite", name, "--out", "served")
@@ -115,7 +115,7 @@ def invited(world: World, site: Site, name: str) -> Activity[None]:
 
 
 def step_in(world: World, folder: Path, job: str, step: str, draws: random.Random) -> Activity[None]:
-    """Give the operator's command; a refusal is fine where the job has gone on meanwhile."""
+    """Give the operator's command; a refusal is fine if the job has gone on meanwhile."""
     words = {
         "pause": ["pause"],
         "extend": ["extend", draws.choice(["enrol", "answer", "label", "audition"]), "--by", "1"],
@@ -135,13 +135,13 @@ def step_in(world: World, folder: Path, job: str, step: str, draws: random.Rando
         return code
 
     yield from give(words)
-    if step == "pause":  # it may have been written by one that was killed before it said so
+    if step == "pause":  # a killed command may have written it before reporting it
         yield from pause(draws.uniform(0.0, 4.0))
         yield from give(["resume"])
 
 
 def leave(what: str, joins: list[Process]) -> Activity[None]:
-    """Wait until participants have left by themselves; who waits for a server that has ended is told to leave."""
+    """Wait until participants have left; tell those who wait for an ended server to leave."""
     try:
         yield from until(lambda: all(one.code is not None for one in joins), what, SECONDS_FOR_RECEIPTS)
     except Failed:

@@ -1,4 +1,4 @@
-"""What must hold when a job is over: one settlement, payment and receipt per contract, all rounds, all commands."""
+"""Checks a finished job: one settlement, payment and receipt per contract, all rounds, all commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPERATORS = ("keys", "served", "out")  # folders with the operator's key
 
 @dataclass(frozen=True)
 class JobPapers:
-    """A job and, by name, its participants' homes and keys."""
+    """A job, and its participants' homes and keys by name."""
 
     job: str
     people: Mapping[str, tuple[Path, Path]]
@@ -32,9 +32,9 @@ class JobPapers:
 def check_job(
     world: World, papers: JobPapers, folder: Path, left_with: Mapping[str, int | None] | None = None
 ) -> Activity[None]:
-    """Check a job that is over, and pay for it.
+    """Check a finished job, and pay for it.
 
-    left_with   by name: the exit codes of participants' commands
+    left_with   the exit codes of participants' commands, by name
     """
     yield from until(lambda: world.database.is_up, "PostgreSQL")
     if papers.job in world.names:
@@ -55,7 +55,7 @@ def check_job(
 
 
 def row_faults(view: JobView) -> list[str]:
-    """What is missing in a job that is over, or is there too often."""
+    """What is missing, or there too often, in a finished job."""
     if view.agreement is None:
         return [] if view.ended is not None else ["it has no contract, and was not ended"]
     contract = sorted(offer.client.name for offer in view.agreement.offers)
@@ -76,18 +76,18 @@ def row_faults(view: JobView) -> list[str]:
 
 
 def _command_faults(world: World, view: JobView) -> list[str]:
-    """Commands that said to have been written and are not in the ledger."""
+    """Commands that were reported as written but are not in the ledger."""
     there = Counter(command.kind for _, command in view.valid_commands)
     given = {kind: count for (job, kind), count in world.acknowledged.items() if job == view.name}
     return [
-        f"{count} times {kind} was said to be written, {there[kind]} are there"
+        f"{kind} was reported as written {count} times, {there[kind]} are there"
         for kind, count in given.items()
         if there[kind] < count
     ]
 
 
 def _receipt(world: World, papers: JobPapers, name: str, folder: Path) -> Activity[None]:
-    """See that her receipt is in her home and holds; one that did not reach her is made again from the ledger."""
+    """Check that the receipt is in the participant's home and holds; write a missing one again from the ledger."""
     home, key = papers.people[name]
     file = home / "receipts" / f"{papers.job}.json"
     words = ("ledger", "receipt", world.database.address, "--client", name, "--job", papers.job, "--out")
@@ -108,7 +108,7 @@ def _receipt(world: World, papers: JobPapers, name: str, folder: Path) -> Activi
 
 
 def _pay(world: World, job: str, folder: Path) -> Activity[None]:
-    """Mark all payments as sent, twice, as who is not sure whether the first time was heard."""
+    """Mark all payments as sent, twice, as an operator who is unsure whether the first time worked."""
     key = next(path for place in OPERATORS if (path := folder / place / "operator").is_file())
     for again in range(2):
         words = ("settle", world.database.address, "--job", job, "--mark", "sent", "--reference", f"TX-{job}")

@@ -14,9 +14,9 @@ from truthfl.federation.operator.live_status import read_live_status
 
 WEIGHTS = {"server": 4, "participant": 4, "run": 4, "page": 1, "command": 1, "postmaster": 1, "backend": 2}
 MOST_KILLS = {"offering": 2, "labeling": 2, "auditioning": 2, "training": 3, "testing": 2, "in one process": 3}
-"""How often one command is killed in these stages of its job, so that it ends; once in others, as while it plans."""
+"""The most kills of one command in each of these stages, so that it can end; in other stages, such as planning, one."""
 BUSY_WEIGHT = 4  # of those in these stages, which are short
-LONGEST_PAUSE = 2.0  # until what was killed is started again
+LONGEST_PAUSE = 2.0  # until a killed process is started again
 
 
 class Killer:
@@ -45,7 +45,7 @@ class Killer:
                 stage = _stage(one)
                 if one.killed_in[stage] < MOST_KILLS.get(stage, 1):
                     targets.append((one.role, one, stage))
-        if targets and database.is_up:  # else it would be away whenever there is nobody else to kill
+        if targets and database.is_up:  # otherwise it would be down whenever there is nothing else to kill
             targets += [("postmaster", None, ""), ("backend", None, "")]
         weights = [WEIGHTS[role] * (BUSY_WEIGHT if stage in MOST_KILLS else 1) for role, _, stage in targets]
         choice, again_at = self.draws.random(), now + self.draws.uniform(0.0, LONGEST_PAUSE)
@@ -75,10 +75,10 @@ class Killer:
 
 
 def _stage(target: Process) -> str:
-    """The stage that the job of this process is in, as its server wrote it last."""
+    """The stage of this process's job, from its server's latest record."""
     try:
         status = read_live_status(target.folder / "served") or read_live_status(target.folder / "out")
-    except Exception:  # of a file that is not there yet
+    except Exception:  # the file may not be there yet
         status = None
     if status is None:
         return "in one process" if target.role == "run" else "starting"

@@ -1,7 +1,7 @@
-"""The kinds of jobs of a soak: what is learned, from which data, under which contract.
+"""The kinds of jobs in a soak: what is learned, from which data, under which contract.
 
-All are small: planned and trained in seconds. The steps of those under LCEME are long and their pilots large, so that
-the loss shows clearly how large batches are, whatever the machine: otherwise there may be no plan.
+All are planned and trained in seconds. Jobs under LCEME have long steps and large pilots, so that the loss clearly
+depends on the batch size on every machine; otherwise there may be no plan.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ sample_cost = 0.01
 class Kind:
     """A kind of job.
 
-    use        the task's name, as of [task] and truthfl join --task; "" for pictures
-    source     of its data; those in `MADE` are tables that we make
-    rounds     at most, so that it is planned in seconds
+    use        the task's name, as in [task] and truthfl join --task; "" for pictures
+    source     of its data; sources in `MADE` are generated tables
+    rounds     at most, so that planning takes seconds
     """
 
     name: str
@@ -79,7 +79,7 @@ class Kind:
 
     @property
     def shares(self) -> str:
-        """How the names of participants' files end."""
+        """The suffix of participants' files."""
         return "csv" if self.use else "npz"
 
     @property
@@ -90,10 +90,10 @@ class Kind:
         return ["--task", "job.toml" if self.more_task else self.use]
 
     def write(self, folder: Path, rounds: int, number: int = 0) -> None:
-        """Write the job, and what it needs, into its folder.
+        """Write the job and the files it needs to its folder.
 
-        folder  its name is that of the job: a soak with the same seed has the same samples everywhere
-        number  of the folder's job: each has another test set, since those of earlier jobs in a ledger are published
+        folder  has the job's name: a soak with the same seed has the same samples everywhere
+        number  of the folder's job: each has a new test set, since earlier jobs' test sets in a ledger are published
         """
         made = MADE.get(self.source)
         source = self.source if made is None else str(made(folder / f"{self.source}.csv"))
@@ -116,7 +116,7 @@ class Kind:
 
 
 def _write_weather(path: Path) -> Path:
-    """Days with temperature, wind and rain, and all words that are true of them."""
+    """Days with temperature, wind and rain, and all words that apply to them."""
     draws, words = random.Random(1), ("hot", "windy", "wet")
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
@@ -129,7 +129,7 @@ def _write_weather(path: Path) -> Path:
 
 
 def _write_parts(path: Path) -> Path:
-    """Parts with many measures, of four classes that none of these tells for sure."""
+    """Parts with many measures, of four classes that no single measure identifies."""
     draws = random.Random(2)
     centres = [[draws.gauss(0, 0.5) for _ in range(40)] for _ in range(4)]
     with path.open("w", newline="") as file:

@@ -1,8 +1,8 @@
 """Memory of long-lived processes over time, and whether it stays flat.
 
-A process grows while it does everything for the first time, so the first quarter of its time does not count. Flat is:
-the median of the last quarter is above that of the second by at most a tenth and 4 MB. Between the middles of these
-quarters lies half of the soak; what grows by less than that in it is not found.
+A process grows while it does everything for the first time, so the first quarter of its time does not count. Flat
+means that the median of the last quarter exceeds that of the second by at most a tenth and 4 MB. Half of the soak lies
+between the middles of these quarters; slower growth is not noticed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Growth:
 
     @property
     def most(self) -> float:
-        """The largest `late` that counts as flat."""
+        """The largest value of `late` that counts as flat."""
         return MOST_RATIO * self.early + MOST_MORE
 
     @property
@@ -40,7 +40,7 @@ class Growth:
 
 
 def growth(name: str, samples: list[float]) -> Growth | None:
-    """How memory grew from the second quarter of these samples to the last; None of too few."""
+    """How memory grew from the second quarter of these samples to the last; None if there are too few."""
     if len(samples) < FEWEST_SAMPLES:
         return None
     quarter = len(samples) // 4
@@ -49,13 +49,13 @@ def growth(name: str, samples: list[float]) -> Growth | None:
 
 
 class Memory:
-    """Samples of the memory of processes, by name."""
+    """Samples of processes' memory, by name."""
 
     def __init__(self) -> None:
         self.samples: dict[str, list[float]] = defaultdict(list)
 
     def sample(self, name: str, *processes: int | str) -> None:
-        """Note how much memory these processes have together; nothing if they are gone."""
+        """Note the total memory of these processes; nothing if they are gone."""
         found = sum(map(megabytes, processes))
         if found:
             self.samples[name].append(found)
@@ -64,5 +64,5 @@ class Memory:
         self.samples[name].append(found)
 
     def growths(self) -> list[Growth]:
-        """Of all with enough samples."""
+        """The growth of each process with enough samples."""
         return [found for name, samples in self.samples.items() if (found := growth(name, samples)) is not None]

@@ -1,6 +1,6 @@
-"""An outside observer of the ledger: notes every row that it sees committed, and looks at the end whether it is there.
+"""An outside observer of the ledger: notes each committed row that it sees, and checks at the end that it is there.
 
-It reads by SQL of its own, not by truthfl's code, and writes what it saw to a file, so that its memory does not grow.
+It reads with its own SQL, not with truthfl's code, and writes to a file, so that its memory does not grow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KEYS = "SELECT job, kind, key FROM entries"
 
 
 class Observer:
-    """Rows that somebody outside saw, in the order of their sequence numbers."""
+    """Rows that an outsider saw, in the order of their sequence numbers."""
 
     def __init__(self, address: str, file: Path) -> None:
         self.address, self.file = make_conninfo(address), file
@@ -26,7 +26,7 @@ class Observer:
         file.touch()
 
     def look(self) -> None:
-        """Note the rows that were committed since; none while the database is away."""
+        """Note newly committed rows; none while the database is down."""
         try:
             found = self._read(ROWS, (self.rows,))
         except psycopg.Error:
@@ -39,7 +39,7 @@ class Observer:
         self.rows += len(found)
 
     def lost(self) -> list[str]:
-        """What is not as it was seen: rows that are gone or are others now, and gaps between sequence numbers."""
+        """Rows that are gone or changed since they were seen, and gaps between sequence numbers."""
         there = ["\t".join(map(str, row)) for row in self._read(ROWS, (0,))]
         with self.file.open(encoding="utf-8") as file:
             seen = file.read().splitlines()
@@ -50,7 +50,7 @@ class Observer:
         return faults
 
     def doubled(self) -> list[str]:
-        """Rows that are there twice under the same job, kind and key."""
+        """Rows that occur twice under the same job, kind and key."""
         counts = Counter(self._read(KEYS, ()))
         return [f"{' '.join(key)} is there {count} times" for key, count in counts.items() if count > 1]
 

@@ -1,4 +1,4 @@
-"""Jobs in one process, a federation whose participants stay from job to job, and checks of the ledger meanwhile."""
+"""Jobs in one process, a federation whose participants stay from job to job, and concurrent ledger checks."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def staying(world: World) -> Activity[None]:
 
 
 def ledger_checks(world: World) -> Activity[None]:
-    """`truthfl ledger check` of all rows, again and again while jobs write; it does not end."""
+    """`truthfl ledger check` of all rows, repeated while jobs write; it does not end."""
     number = 0
     yield from pause(SECONDS_BETWEEN_CHECKS)
     while True:
@@ -101,7 +101,7 @@ def ledger_checks(world: World) -> Activity[None]:
 
 
 def page_visits(log: Path) -> Iterator[str]:
-    """The job that an operator's page shows, each time it is asked as a browser does; "" while it does not answer."""
+    """The job that an operator's page shows, per request in a browser's way; "" while the page does not answer."""
     jar = http.cookiejar.CookieJar()
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
     base = ""

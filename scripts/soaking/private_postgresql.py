@@ -1,6 +1,6 @@
-"""PostgreSQL in a folder of its own, with a socket there: for tests and the soak.
+"""A private PostgreSQL in its own folder, for tests and the soak.
 
-It runs as an ordinary user and listens on its socket only.
+It runs as an ordinary user and listens only on a socket in the folder.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ START_S = 60
 SETTINGS = {"listen_addresses": "", "fsync": "off", "max_connections": "100", "shared_buffers": "16MB"}
 
 
-class NoPostgreSQL(Exception):  # noqa: N818 - what is missing, for tests that are skipped then
-    """There is no PostgreSQL here, or nobody who may run it."""
+class NoPostgreSQL(Exception):  # noqa: N818 - tests are skipped when this is missing
+    """There is no PostgreSQL here, or no user who may run it."""
 
 
 def find_programs() -> tuple[Path, Path]:
@@ -39,7 +39,7 @@ def find_programs() -> tuple[Path, Path]:
 
 
 def ordinary_user() -> pwd.struct_passwd:
-    """Whom the server may run as: us, unless we are root."""
+    """The user for the server: the current user, unless that is root."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid())
     for name in ("postgres", "nobody"):
@@ -52,9 +52,9 @@ def ordinary_user() -> pwd.struct_passwd:
 
 @contextmanager
 def restartable_server(files: Path | None = None) -> Iterator[PrivateServer]:
-    """A private server of one's own, which can be stopped without warning and started again.
+    """A private server, which can be stopped without warning and started again.
 
-    files  of a server that never ran, to be copied; without them they are made, which takes longer
+    files  of a server that never ran, to copy; without them, new files are made, which takes longer
     """
     with server_without_files() as server:
         if files is None:
@@ -67,7 +67,7 @@ def restartable_server(files: Path | None = None) -> Iterator[PrivateServer]:
 
 @contextmanager
 def server_without_files() -> Iterator[PrivateServer]:
-    """A server that is not started, and has an empty folder; ended and deleted afterwards."""
+    """A server that is not started and has an empty folder; it is ended and deleted afterwards."""
     programs, user = find_programs(), ordinary_user()
     folder = Path(tempfile.mkdtemp(prefix="truthfl-pg-"))  # short, since a socket's path must be
     server = PrivateServer(programs, user, folder)
@@ -101,7 +101,7 @@ class PrivateServer:
             raise NoPostgreSQL(f"initdb failed: {self.log.read_text().strip().splitlines()[-1]}")
 
     def copy(self, files: Path) -> None:
-        """Take the files of another one."""
+        """Copy another server's files."""
         if self.run(["cp", "-a", str(files), "data"]).returncode != 0:
             raise RuntimeError(f"PostgreSQL's files were not copied: {self.log.read_text()}")
 
@@ -133,14 +133,14 @@ class PrivateServer:
         return True
 
     def stop_at_once(self) -> None:
-        """As a crash: connections break, nothing is written any more."""
+        """Stop as in a crash: connections break, and nothing more is written."""
         assert self.process is not None
         stop = self.run([str(self.programs[1].with_name("pg_ctl")), "stop", "-D", "data", "-m", "immediate"])
         assert stop.returncode == 0, self.log.read_text()
         self.process.wait(timeout=START_S)
 
     def require_passwords(self) -> None:
-        """From now on, `tester` comes in with the password "right" alone."""
+        """From now on, admit `tester` only with the password "right"."""
         engine = create_engine(make_url(self.address).set(drivername="postgresql+psycopg"))
         with engine.begin() as connection:
             connection.execute(text("ALTER USER tester PASSWORD 'right'"))
@@ -157,7 +157,7 @@ class PrivateServer:
     def end(self) -> None:
         if self.process is None or self.process.poll() is not None:
             return
-        self.process.send_signal(signal.SIGINT)  # do not wait for those who are connected
+        self.process.send_signal(signal.SIGINT)  # do not wait for connected clients
         try:
             self.process.wait(timeout=START_S)
         except subprocess.TimeoutExpired:

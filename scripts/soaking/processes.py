@@ -1,8 +1,8 @@
-"""The processes of a soak: each in a session of its own, started again by the same command when it was killed.
+"""The processes of a soak, each in its own session; a killed process is started again by the same command.
 
-A process that the killer ended is started again after a moment, and so is one that left because the ledger's database
-did not answer (exit code 3). None outlives the soak: Linux kills them when it dies, and at its end nothing may be left
-of what they started, which has a variable of the soak's in its environment: numbers of processes are given again.
+A process that the killer ended is started again after a moment. So is one that left because the ledger's database did
+not answer (exit code 3). No process outlives the soak: Linux kills them when the soak dies. At its end, no process that
+they started may remain; a variable in their environment identifies these, since the system reuses process numbers.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ MARK = "TRUTHFL_SOAK"  # in the environment of all processes of a soak
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
-class Failed(Exception):  # noqa: N818 - what the soak is for
+class Failed(Exception):  # noqa: N818 - the soak's finding
     """Something did not hold."""
 
 
 def die_with_parent() -> None:
-    """In a new process: Linux kills it when who started it is gone, however that ends."""
+    """In a new process: make Linux kill it when its parent is gone, for any reason."""
     _prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
 
 
 class Process:
-    """One command, as often as it must be started.
+    """One command, which may be started several times.
 
     name      unique in the soak; its output is in NAME.log
-    role      what the killer knows it by: server, participant, run, page or command
-    words     of truthfl, or a function that gives them anew for each start
+    role      the killer's name for it: server, participant, run, page or command
+    words     of truthfl, or a function that returns them for each start
     spared    whether the killer leaves it alone, so that its memory can be measured
-    code      with which it ended by itself; None until then
-    mark      of the soak, in its environment
+    code      the exit code when it ended by itself; None until then
+    mark      the soak's mark in its environment
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """Its id, if it runs."""
+        """Its process id, if it runs."""
         return self.process.pid if self.process is not None and self.process.poll() is None else None
 
     def has_worked(self) -> bool:
-        """Whether it runs and has used so much processor time that it is past its imports, in most cases.
+        """Whether it runs and has used enough processor time to be past its imports, in most cases.
 
-        Half of all kills would otherwise hit a process that has not begun.
+        Otherwise half of all kills would hit a process that has not begun its work.
         """
         try:
             used = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
@@ -129,11 +129,11 @@ class Process:
         self.code = code
 
     def said(self) -> str:
-        """All that it has printed."""
+        """All its output."""
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
 
     def said_last(self) -> str:
-        """What it has printed since it was last started."""
+        """Its output since its last start."""
         return self.log.read_bytes()[self._said_before :].decode(errors="replace") if self.log.exists() else ""
 
     def end(self) -> None:
@@ -164,12 +164,12 @@ class Processes:
             one.look()
 
     def forget(self, done: list[Process]) -> None:
-        """Keep nothing of these."""
+        """Forget these processes."""
         for one in done:
             self.all.remove(one)
 
     def end(self) -> None:
-        """End all of them, by force where asking does not help."""
+        """End all of them, by force if necessary."""
         for one in self.all:
             one.end()
         latest = time.monotonic() + SECONDS_TO_LEAVE
@@ -183,7 +183,7 @@ class Processes:
         self.forget(list(self.all))
 
     def left_behind(self) -> list[int]:
-        """The ids of processes that still run, of those that were started and of what they started; they are killed."""
+        """Kill processes that still run, and processes that they started; return the ids."""
         found = list(running(self.mark))
         for pid in found:
             with suppress(ProcessLookupError):
@@ -196,5 +196,5 @@ def running(mark: str) -> Iterator[int]:
     wanted = f"{MARK}={mark}".encode()
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            if wanted in path.read_bytes().split(b"\0"):  # of one that has ended, it is empty
+            if wanted in path.read_bytes().split(b"\0"):  # empty for a process that has ended
                 yield int(path.parent.name)

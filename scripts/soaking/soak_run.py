@@ -1,4 +1,4 @@
-"""The loop of a soak: activities, kills, samples of memory; then the last checks, and what is told."""
+"""The loop of a soak: activities, kills, samples of memory; then the last checks and the report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check_receipt
 
 TICK = 0.05
-LAST_CHECKS = 10.0  # seconds that they take, about
+LAST_CHECKS = 10.0  # seconds, approximately
 TOLD_EVERY = 10.0
 SPARED = {"participant": "a participant who stays", "page": "the operator's page"}
 
@@ -50,7 +50,7 @@ class SoakResult:
     faults: list[str]
 
     def table(self) -> str:
-        """What was done and found, a line each."""
+        """The work and its results, one line each."""
         by = ", ".join(f"{role} {self.kills[role]}" for role in WEIGHTS if role in self.kills)
         in_stages = ", ".join(f"{stage} {count}" for stage, count in sorted(self.stages.items()))
         lines = [
@@ -80,7 +80,7 @@ class SoakResult:
 def run_soak(
     server: PrivateServer, folder: Path, seed: int, seconds: float, kill_every: float, *, gently: bool = False
 ) -> SoakResult:
-    """Run it all in this folder; no process is left, whatever happens."""
+    """Run the soak in this folder; no process is left, whatever happens."""
     began = time.monotonic()
     database = Database(server)
     observer = Observer(server.address, folder / "observed.tsv")
@@ -118,7 +118,7 @@ def run_soak(
 
 
 def series(world: World, *begins: Callable[[World, int, Kind], Activity[None]]) -> Activity[None]:
-    """One job after another, begun by one after the other of these, of all kinds in an order of the seed's."""
+    """Jobs one after another, started by these in turn, of all kinds in the seed's order."""
     kinds: list[Kind] = []
     longest = 0.0
     for number in itertools.count(1):
@@ -132,7 +132,7 @@ def series(world: World, *begins: Callable[[World, int, Kind], Activity[None]]) 
 
 
 def _loop(world: World, killer: Killer, *, gently: bool) -> None:
-    """Go through all activities until they are done; `gently`, two jobs are done at a time in place of three."""
+    """Go through all activities until they are done; with `gently`, two jobs at a time instead of three."""
     others = [(run_in_one_process, federation)] if gently else [(federation,), (run_in_one_process,)]
     activities: list[Activity[None]] = [staying(world), *(series(world, *one) for one in others)]
     checks = ledger_checks(world)
@@ -161,12 +161,12 @@ def _loop(world: World, killer: Killer, *, gently: bool) -> None:
 
 
 def _sample(world: World, visits: Iterator[str]) -> None:
-    """Look at the operator's page, as a browser does, and note how much memory who has."""
+    """Look at the operator's page, as a browser does, and note the memory of the processes."""
     world.memory.sample("the soak itself", "self")
     if world.database.is_up:
         shown = next(visits)
         if shown and shown not in kept_job_names(world.folder / "staying" / "served"):
-            raise Failed(f"the operator's page shows job {shown}, which is none of her folder's")
+            raise Failed(f"the operator's page shows job {shown}, which is not in the operator's folder")
         world.memory.note("a process of PostgreSQL", world.database.kilobytes() / 1024)
     for one in world.processes.all:
         if one.pid is not None and one.spared:
@@ -186,7 +186,7 @@ def _tell(world: World, killer: Killer) -> None:
 
 
 def _last_checks(world: World, faults: list[str]) -> tuple[int, int]:
-    """See that all rows that anybody knows of are there once; how many are lost and doubled."""
+    """Check that all known rows are there once; return how many are lost and doubled."""
     world.observer.look()
     lost, doubled = world.observer.lost(), world.observer.doubled()
     begun_twice = world.observer.jobs - world.names
@@ -208,7 +208,7 @@ def _last_checks(world: World, faults: list[str]) -> tuple[int, int]:
 
 
 def _end(world: World) -> list[int]:
-    """End all processes; the ids of those that were left behind."""
+    """End all processes; return the ids of processes that were left behind."""
     world.observer.close()
     world.processes.end()
     return world.processes.left_behind()

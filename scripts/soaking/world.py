@@ -1,6 +1,6 @@
-"""What all activities of a soak share, and how they wait: an activity is a generator that yields while it waits.
+"""What all activities of a soak share. An activity is a generator that yields while it waits.
 
-One thread goes through all activities, some twenty times a second.
+One thread goes through all activities about twenty times a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 Activity = Generator[None, None, Result]
 HOST = "127.0.0.1"
 PORTS = range(20_000, 30_000)  # below those that systems give to outgoing connections: a server comes back to its own
-LONGEST = 420.0  # of anything that an activity waits for
+LONGEST = 420.0  # seconds that an activity waits for anything
 REFUSED = 2  # exit code: truthfl cannot do that now
 
 
@@ -31,9 +31,9 @@ REFUSED = 2  # exit code: truthfl cannot do that now
 class World:
     """One soak.
 
-    seed          all its draws come from it
-    ends_at       no job begins that would last beyond this time, by how long others took
-    acknowledged  the rows that commands said to have written: job, kind of the command
+    seed          the source of all its draws
+    ends_at       no job begins that would last beyond this time, judging by earlier jobs
+    acknowledged  the rows that commands reported as written: job, kind of the command
     """
 
     seed: int
@@ -50,16 +50,16 @@ class World:
     receipts: int = 0
 
     def goes_on(self, longest: float = 0.0) -> bool:
-        """Whether there is time for one more job, if it takes so long."""
+        """Whether there is time for one more job of this duration."""
         return time.monotonic() + longest < self.ends_at
 
     def draws(self, *of: object) -> random.Random:
-        """The draws of one part of the soak, which do not depend on what others do."""
+        """The draws of one part of the soak, independent of the other parts."""
         return random.Random(f"{self.seed} {' '.join(map(str, of))}")
 
 
 def until(ready: Callable[[], bool], what: str, longest: float = LONGEST) -> Activity[None]:
-    """Wait until it is so."""
+    """Wait until this is true."""
     latest = time.monotonic() + longest
     while not ready():
         if time.monotonic() > latest:
@@ -74,7 +74,7 @@ def pause(seconds: float) -> Activity[None]:
 
 
 def command(world: World, name: str, folder: Path, *words: object, accepted: tuple[int, ...] = (0,)) -> Activity[int]:
-    """Give a command of truthfl, again if it was killed; its exit code, which must be one of those accepted."""
+    """Give a truthfl command, again if it was killed; return its exit code, which must be an accepted one."""
     process = world.processes.start(name, "command", [*words], folder)
     yield from until(lambda: process.code is not None, f"truthfl {words[0]} in {folder.name}")
     assert process.code is not None
@@ -86,14 +86,14 @@ def command(world: World, name: str, folder: Path, *words: object, accepted: tup
 
 
 def ended_well(process: Process) -> bool:
-    """Whether it has ended by itself; raise Failed if not well."""
+    """Whether it has ended by itself; raise Failed if it did not end well."""
     if process.code not in (None, 0):
         raise Failed(f"{process.name} ended with {process.code}: {process.said()[-2500:]}")
     return process.code == 0
 
 
 def free_port(draws: random.Random) -> int:
-    """A port for a server, at which nobody listens."""
+    """A port for a server on which nobody listens."""
     while True:
         port = draws.choice(PORTS)
         with socket.socket() as probe:

@@ -1,7 +1,8 @@
 """truthfl: federated learning that pays people for honest work.
 
-The public names are those of `public`, loaded when the first of them is asked for: a command that needs none of them
-starts without NumPy. Nothing is imported here: until the command is at work, Ctrl+C prints Python's own traceback.
+The public names come from `public`, which is loaded when the first of them is used, so a command that needs none of
+them starts without NumPy. This module imports nothing, because until a command is at work, Ctrl+C prints Python's own
+traceback.
 """
 
 TYPE_CHECKING = False  # type checkers take it as true

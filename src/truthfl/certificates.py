@@ -1,9 +1,6 @@
-"""TLS certificates: a certificate authority and one server signed by it; what all certificates made here share.
+"""TLS certificates: a certificate authority, a server that it signs, and the common parts of all certificates.
 
-Certificates of a federation's server are made by `federation.deployed.certificates`, that of a participant's page for
-her phone by `page.phone_certificate`.
-
-Participants need `ca.crt` only. The authority's private key is not kept, so it cannot sign other servers; a new server
+Participants need only `ca.crt`. The authority's private key is not kept, so it cannot sign other servers; a new server
 needs new files.
 """
 
@@ -39,7 +36,7 @@ _HOST_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 
 
 def general_name(host: str) -> x509.GeneralName:
-    """A host name or address as certificates have it; raise InputError if it is neither."""
+    """A host name or address in the form of certificates; raise InputError if it is neither."""
     if host in WILDCARD_ADDRESSES:
         raise InputError(f"{host} means every address of a machine and is no name to reach it by; name that.")
     try:
@@ -77,7 +74,7 @@ def names_in(certificate: x509.Certificate) -> list[x509.GeneralName]:
 def certificate_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
-    """The fields of every certificate: whose it is, who signs it, from when to when it is valid."""
+    """The fields of every certificate: owner, issuer, and validity."""
     today = datetime.now(UTC).replace(microsecond=0)
     return (
         x509.CertificateBuilder()
@@ -129,7 +126,7 @@ def certificates_in(folder: Path) -> Certificates:
 
 
 def make_certificates(folder: Path, hosts: Iterable[str] = ()) -> Certificates:
-    """Write new files for a server with these host names and addresses, and the loopback ones."""
+    """Write new files for a server with these host names and addresses, and with the loopback ones."""
     names = [general_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK_HOSTS))]
     root_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
     root = _root_certificate(root_key)

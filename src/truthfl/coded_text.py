@@ -1,7 +1,7 @@
-"""Sentences in English that a page can write in another language: each has a key and values besides its words.
+"""English sentences that a page can translate: each also has a key and values.
 
-A `CodedText` is an ordinary text for everybody who only prints it. Its `form`, JSON values, is what the participant's
-page looks up in its catalogues (`page/strings/`), where the same English sentence stands under the same key.
+A `CodedText` is an ordinary text for code that only prints it. The participant's page looks up its `form` (JSON values)
+in the catalogues (`page/strings/`), which have the same English sentence under the same key.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 
 class CodedText(str):
-    """A text in English with a form that can be written in another language.
+    """An English text with a form that can be translated.
 
-    form   {"key", "values"}: a sentence of the catalogues; {"quoted"}: somebody's own words, in whatever language;
-           {"english"}: words that have no translation; {"time"}: seconds since 1970; {"list"}: several forms;
-           {"amount", "minor_units", "currency"}: money; {"number", "places"}: a number with so many decimal places
+    form   {"key", "values"}: a sentence of the catalogues; {"quoted"}: a person's own words, in any language;
+           {"english"}: words without a translation; {"time"}: seconds since 1970; {"list"}: several forms;
+           {"amount", "minor_units", "currency"}: money; {"number", "places"}: a number with this many decimal places
     """
 
     __slots__ = ("form",)
@@ -31,26 +31,26 @@ class CodedText(str):
 
 
 def coded(key: str, template: str, **values: Any) -> CodedText:
-    """The sentence of this template, in which {name} stands for a value; `key` is its key in the catalogues."""
+    """The sentence from this template, in which {name} stands for a value; `key` is its key in the catalogues."""
     return CodedText(
         template.format(**values), {"key": key, "values": {name: form_of(value) for name, value in values.items()}}
     )
 
 
 def form_of(value: object) -> Any:
-    """What a page gets of a value: its form, a number, or a text that is the same in all languages, such as a name."""
+    """A value as a page gets it: its form, a number, or a text that no language changes, such as a name."""
     if isinstance(value, CodedText):
         return value.form
     return value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def quoted(words: str) -> CodedText:
-    """Somebody's own words; of no known language."""
+    """A person's own words, in an unknown language."""
     return CodedText(words, {"quoted": words})
 
 
 def english(words: str) -> CodedText:
-    """Words in English: their form if they have one, otherwise they have no translation."""
+    """The form of English words; words without a form have no translation."""
     return words if isinstance(words, CodedText) else CodedText(words, {"english": words})
 
 
@@ -65,12 +65,12 @@ def amount(words: str, value: float, minor_units: int, currency: str) -> CodedTe
 
 
 def decimal(value: float, places: int) -> CodedText:
-    """A number with so many decimal places."""
+    """A number with this many decimal places."""
     return CodedText(f"{value:,.{places}f}", {"number": value, "places": places})
 
 
 def listed(parts: Iterable[str], separator: str = "; ") -> CodedText:
-    """Several texts one after the other."""
+    """Several texts in a row."""
     texts = list(parts)
     return CodedText(separator.join(texts), {"list": [form_of(text) for text in texts], "separator": separator})
 
@@ -82,5 +82,5 @@ def sentence_of(error: BaseException) -> str:
 
 
 def from_form(words: str, form: object) -> str:
-    """A text that was stored as its words and its form; None for no form."""
+    """A text from its stored words and its stored form; None for no form."""
     return CodedText(words, form) if isinstance(form, dict) else words

@@ -19,7 +19,7 @@ class ServiceError(TruthflError, RuntimeError):
 
 
 class InfeasibleError(InputError):
-    """No assignment exists. `clients`: positions of the clients without one; empty if the budget is the reason."""
+    """No assignment exists. `clients`: positions of clients without one; empty if the budget is the reason."""
 
     def __init__(self, message: str, clients: tuple[int, ...] = ()) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""Atomic writing of files: a reader sees the old file or the whole new one, also after a crash.
+"""Atomic writing of files: a reader sees the old file or the whole new one, even after a crash.
 
-All that operators and participants run imports this module, which says in one sentence that it needs a POSIX system.
+All commands import this module, which reports in one sentence that it needs a POSIX system.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ except ImportError:
 
 PRIVATE_FOLDER_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 GITIGNORE = ".gitignore"
-DRAFT = ".draft"  # how names of files and folders end that are not whole yet
+DRAFT = ".draft"  # suffix of files and folders that are not complete yet
 _WAITS_FOR_DISK: ContextVar[bool] = ContextVar("waits_for_disk", default=True)
 
 
@@ -38,7 +38,7 @@ def write_file(
     private        create the file readable by its owner only
     keep_existing  do not replace an existing file; of several concurrent writers, exactly one writes
     sync           wait until content and name are on the disk. Without it, the new file may be empty or gone after a
-                   power failure; False is for files that are written often and can be computed again
+                   power failure; use False for files that are written often and can be computed again
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
@@ -55,9 +55,9 @@ def write_file(
 
 @contextmanager
 def without_waiting_for_disk() -> Iterator[None]:
-    """While the context lasts, no file is written with `sync`: for simulations, which are run again if the power fails.
+    """Ignore `sync` while the context lasts: for simulations, which are run again after a power failure.
 
-    A process that is killed loses nothing by it.
+    A killed process loses nothing.
     """
     before = _WAITS_FOR_DISK.set(False)
     try:
@@ -84,10 +84,10 @@ def wait_for_name(path: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder that only its owner can open and that Git leaves out, or make an existing one so.
+    """Make a folder, new or existing, private to its owner and ignored by Git.
 
-    A folder of another user, and one that contains the current folder, stay as they are; files in them that are
-    written as private are private nonetheless.
+    A folder of another user, or one that contains the current folder, stays as it is; files that are written there as
+    private are still private.
     """
     try:
         existed = folder.is_dir()
@@ -100,9 +100,10 @@ def make_private_folder(folder: Path) -> None:
 
 
 def keep_out_of_git(folder: Path) -> None:
-    """Have Git leave out all files of a folder with private ones: `git add` would publish them with the next push.
+    """Make Git ignore all files of a private folder, since `git add` would publish them with the next push.
 
-    A .gitignore that is there stays as it is; so does a folder as `make_private_folder` leaves it, or a read-only one.
+    An existing .gitignore stays as it is; so do the folders that `make_private_folder` leaves as they are, and
+    read-only folders.
     """
     with suppress(OSError, ServiceError):
         if _is_own(folder):
@@ -110,7 +111,7 @@ def keep_out_of_git(folder: Path) -> None:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether a folder is this user's, and not one in which they are at work."""
+    """Whether a folder belongs to this user and does not contain the current folder."""
     return folder.stat().st_uid == os.getuid() and not Path.cwd().is_relative_to(folder.resolve())
 
 
@@ -125,7 +126,7 @@ def create_private_file(path: Path) -> None:
 
 
 def lock_handle(handle: int) -> None:
-    """Wait until this open file is nobody else's, and lock it."""
+    """Wait until nobody else holds this open file's lock, then lock it."""
     fcntl.flock(handle, fcntl.LOCK_EX)
 
 
@@ -135,9 +136,9 @@ def unlock_handle(handle: int) -> None:
 
 @contextmanager
 def lock_file(path: Path, in_use: str) -> Iterator[None]:
-    """Hold a lock until the context ends, or this process does; raise ServiceError if another process holds it.
+    """Hold a lock until the context or this process ends; raise ServiceError if another process holds it.
 
-    in_use  the sentence of the error; "{pid}" in it becomes the id of the process that holds it
+    in_use  the error's sentence; "{pid}" in it becomes the id of the process that holds the lock
     """
     create_private_file(path)
     try:
@@ -159,9 +160,9 @@ def lock_file(path: Path, in_use: str) -> Iterator[None]:
 
 @contextmanager
 def new_private_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, for its owner alone, which has its name when the context ends without an error.
+    """A file to write to, private to its owner; it gets its name when the context ends without an error.
 
-    For contents that do not fit into the memory. Raise `InputError` if there is a file of this name.
+    Use it for contents that do not fit into memory. Raise `InputError` if a file of this name exists.
     """
     draft = path.with_name(f".{uuid4().hex}{DRAFT}")
     try:
@@ -181,7 +182,7 @@ def new_private_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_private_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into, for its owner alone, which becomes `folder` when the context ends without an error.
+    """A folder to write into, private to its owner; it becomes `folder` when the context ends without an error.
 
     Raise `InputError` if `folder` exists and is not empty.
     """
@@ -200,7 +201,7 @@ def new_private_folder(folder: Path) -> Iterator[Path]:
 
 
 def require_empty(folder: Path) -> None:
-    """Raise `InputError` unless this folder does not exist, or is empty."""
+    """Raise `InputError` if this folder exists and is not empty."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise InputError(f"{folder} exists already and is no folder; name another.")
     if folder.is_dir() and any(folder.iterdir()):
@@ -219,7 +220,7 @@ def require_writable(folder: Path) -> None:
 
 
 def append_text(path: Path, text: str) -> None:
-    """Append text to a file that only its owner can read; make the file if there is none."""
+    """Append text to a file that only its owner can read; create the file if there is none."""
     create_private_file(path)
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -229,7 +230,7 @@ def append_text(path: Path, text: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, on the disk; raise OSError if that cannot be done."""
+    """Make a folder and its parents, on the disk; raise OSError if that fails."""
     try:
         _make_folders(folder)
     except FileExistsError:
@@ -237,7 +238,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _make_folders(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder with this mode and those above it, and wait until their names are on the disk."""
+    """Make a folder with this mode, and its parents, and wait until their names are on the disk."""
     new = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(mode, parents=True, exist_ok=True)
     for place in new:

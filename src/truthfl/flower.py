@@ -1,4 +1,4 @@
-"""Public names for Flower projects: your own strategy in a paid job, and the apps of its participants and its operator.
+"""Public names for Flower projects: a custom strategy in a paid job, and the participants' and the operator's apps.
 
 `InProcessGrid` runs an app in one process.
 """

@@ -1,4 +1,4 @@
-"""All use of Flower beyond its documented interface; everything else imports it from here. The parts:
+"""All uses of Flower beyond its documented interface; other modules import them from here. The parts:
 
 - `ErrorCode` of `flwr.common.constant`: Flower's names for failures.
 - `TaskIdentity` of `flwr.supercore.task_identity`, with its private field `_run_id`: the ids without which Flower
@@ -8,8 +8,8 @@
   messages as bytes, made and read without Flower's servers.
 - `Run` of `flwr.supercore.run` and `NodeInfo` of `flwr.proto.node_pb2`, from the signatures of `Grid`.
 
-`flower_part` looks each part up when this module is imported, so that a version of Flower without one of them is
-refused with a sentence before any work is done.
+`flower_part` looks up each part when this module is imported. A version of Flower without one of them is thus refused
+with a sentence before any work is done.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from flwr.serverapp import Grid
 from truthfl.errors import InputError, ServiceError
 
 if TYPE_CHECKING:
-    from flwr.proto.node_pb2 import NodeInfo as NodeInfo  # who needs it imports it from here
+    from flwr.proto.node_pb2 import NodeInfo as NodeInfo  # other modules import it from here
     from flwr.supercore.run import Run
 
 
 def flower_part(module: str, name: str) -> Any:
-    """Import the attribute, or with dots in the name an attribute's attribute; raise ServiceError if there is none."""
+    """Import the attribute, or an attribute's attribute if the name has dots; raise ServiceError if there is none."""
     try:
         return reduce(getattr, name.split("."), import_module(module))
     except (ImportError, AttributeError):
@@ -37,7 +37,7 @@ def flower_part(module: str, name: str) -> Any:
 
 
 def _missing_part(part: str) -> ServiceError:
-    """The error, with a sentence, that this version of Flower does not have a part."""
+    """The error for a part that this version of Flower lacks."""
     import flwr
 
     return ServiceError(
@@ -70,23 +70,23 @@ _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5  # how fields are writt
 
 
 def set_task_identity(node_id: int) -> None:
-    """Let `Message()` be called in this process, by the server or by a node."""
+    """Make `Message()` work in this process, for the server or for a node."""
     _identity.task_id, _identity.run_id, _identity.node_id = TASK_ID, RUN_ID, node_id
 
 
 def set_task_identity_if_unset() -> None:
-    """Let `Message()` be called in this process; the ids stay as they are if there are some."""
+    """Make `Message()` work in this process; existing ids stay as they are."""
     if _identity._run_id is None:
         set_task_identity(ANY_NODE_ID)
 
 
 def set_message_id(message: Message, message_id: str) -> None:
-    """Give a message its id, which a reply then names."""
+    """Give a message its id, which replies name."""
     _set_metadata(message, _message_id=message_id)
 
 
 def set_origin(reply: Message, node_id: int, message_id: str) -> None:
-    """Let a reply say that it is from this node and to this message, whatever it says itself."""
+    """Mark a reply as coming from this node and answering this message, whatever it claims."""
     _set_metadata(reply, _src_node_id=node_id, _reply_to_message_id=message_id)
 
 
@@ -105,10 +105,10 @@ def message_bytes(message: Message) -> bytes:
 
 
 def message_from_bytes(content: bytes, most_besides_arrays: int | None = None) -> Message:
-    """The message in untrusted bytes; raise InputError if they are none.
+    """The message in untrusted bytes; raise InputError if they are not a message.
 
-    most_besides_arrays  so many bytes may be something else than the numbers of arrays: records, lists and texts take
-                         thirty times their length in memory, and long to read; None reads any
+    most_besides_arrays  the most bytes besides the numbers of arrays: records, lists and texts need thirty times their
+                         length in memory and take long to read; None for no limit
     """
     try:
         if most_besides_arrays is not None:
@@ -125,7 +125,7 @@ def message_from_bytes(content: bytes, most_besides_arrays: int | None = None) -
 
 @cache
 def _path_to_data() -> tuple[int, ...]:
-    """The numbers of the fields that lead to an array's data in a message."""
+    """The field numbers that lead to an array's data in a message."""
     names, path, place = ("content", "items", "array_record", "items", "value", "data"), [], _Proto.DESCRIPTOR
     for name in names:
         path.append(place.fields_by_name[name].number)
@@ -134,9 +134,9 @@ def _path_to_data() -> tuple[int, ...]:
 
 
 def _require_few_bytes(content: bytes, start: int, end: int, path: tuple[int, ...], most: int) -> int:
-    """The number of bytes between these places that are no data of arrays; raise InputError if it is above `most`.
+    """The number of bytes between these places that are not arrays' data; raise InputError if it is above `most`.
 
-    path  of the fields that lead to the data from here
+    path  the field numbers that lead from here to the data
     """
     others, place = 0, start
     while place < end:

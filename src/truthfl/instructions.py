@@ -1,7 +1,6 @@
-"""`Instructions`: what the operator says about the classes: a text, descriptions, and examples by their digests.
+"""`Instructions`: the operator's text about the classes, their descriptions, and examples by their digests.
 
-They stand in an offer, so who reads them trusts nobody: every length and number has its limit, checked here by the
-operator's side and by the participant's.
+They are part of an offer and thus untrusted. Both sides check every length and number against its limit here.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.texts import LONGEST_NAME, is_plain, plain
 
-SECONDS_A_LABEL = 3.0  # of somebody of whom no pace is known
+SECONDS_A_LABEL = 3.0  # for a participant whose pace is unknown
 LONGEST_TEXT = 2000  # letters of the instructions in general
 LONGEST_DESCRIPTION = 1000  # letters about one class
 MOST_LETTERS = 100_000  # of all descriptions together
@@ -51,7 +50,7 @@ class Example:
 
 @dataclass(frozen=True)
 class ClassInstructions:
-    """What is said about one class."""
+    """The instructions about one class."""
 
     name: str
     description: str = ""
@@ -63,7 +62,7 @@ class ClassInstructions:
 
 @dataclass(frozen=True)
 class Instructions:
-    """What the operator says about the classes; those of which nothing is said may be absent."""
+    """The operator's instructions about the classes; classes without instructions may be absent."""
 
     text: str = ""
     classes: tuple[ClassInstructions, ...] = ()
@@ -100,12 +99,12 @@ class Instructions:
         return {"text": self.text, "classes": classes}
 
     def require_classes(self, classes: Sequence[str]) -> None:
-        """Raise `InputError` unless all classes that are described are among these."""
+        """Raise `InputError` unless all described classes are among these."""
         require_known([one.name for one in self.classes], classes)
 
 
 def instructions_from(document: object) -> Instructions:
-    """The instructions in these JSON values, which come from somebody else."""
+    """The instructions in these untrusted JSON values."""
     values = _fields(document, {"text", "classes"})
     classes = []
     for one in _items(values["classes"]):
@@ -116,13 +115,13 @@ def instructions_from(document: object) -> Instructions:
 
 
 def require_text(text: object) -> None:
-    """Raise `InputError` unless this may be the instructions in general."""
+    """Raise `InputError` unless this is a valid general text of instructions."""
     if not _is_readable(text, LONGEST_TEXT):
         raise InputError(f"instructions {_fault(text, LONGEST_TEXT)}.")
 
 
 def require_class(name: object, description: object, examples: int) -> None:
-    """Raise `InputError` unless this may be said about a class."""
+    """Raise `InputError` unless these are valid instructions about a class."""
     if not isinstance(name, str) or not name.strip() or not is_plain(name, LONGEST_NAME):
         raise InputError(
             f"the name of a class is {plain(repr(name), 60)}; it must be one line of 1 to {LONGEST_NAME} letters."
@@ -134,7 +133,7 @@ def require_class(name: object, description: object, examples: int) -> None:
 
 
 def require_names(names: Sequence[str]) -> None:
-    """Raise `InputError` if a class is there twice."""
+    """Raise `InputError` if a class occurs twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -143,7 +142,7 @@ def require_names(names: Sequence[str]) -> None:
 
 
 def require_known(names: Sequence[str], classes: Sequence[str]) -> None:
-    """Raise `InputError` unless these names are all among a job's classes."""
+    """Raise `InputError` unless all these names are among a job's classes."""
     known = set(classes)
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -153,7 +152,7 @@ def require_known(names: Sequence[str], classes: Sequence[str]) -> None:
 
 
 def _is_readable(text: object, longest: int) -> bool:
-    """Whether this is a text of at most so many letters, in lines without control characters."""
+    """Whether this is a text within this number of letters, in lines without control characters."""
     return isinstance(text, str) and len(text) <= longest and all(is_plain(line, longest) for line in text.split("\n"))
 
 

@@ -1,16 +1,16 @@
 """Public names for research: jobs, training and studies in Python, without a network.
 
-A name's module is imported when the name is first used.
+A name's module is imported when you first use the name.
 
     read_job, plan, run, verify     read a job file; compute its offers; run the job in one process; does lying pay?
     Behaviour, BEHAVIOURS, …        how clients really work; add one with `register_behaviour`
     Federated, Profile, train, …    many trainings in one call; `train_plainly` is the simple reference loop
-    Task, Tables, Texts, …          what is learned: how samples are read and turned into numbers; base of one's own
+    Task, Tables, Texts, …          what is learned: how samples are read and turned into numbers; base of custom tasks
     small_digits, …                 data sets; *_partition: which client holds which samples
     train_alone, solo_losses, …     models that clients train alone, and their test
     SoftmaxRegression, …            models; `from_torch`, `from_jax`, `from_sklearn` adapt a module or a function
     calibrate, pilot_runs, …        the server's measurements on its own data, before it makes offers
-    open_samples, labels_of, …      a participant's samples on disk and her manual labels
+    open_samples, labels_of, …      a participant's samples on disk and their manual labels
     paper_example, …                the paper's errors and claims, computed
 """
 

@@ -1,4 +1,4 @@
-"""Texts from strangers, made fit for a ledger, a terminal and a spreadsheet: bounded, in one line, no codes."""
+"""Makes strangers' texts safe for a ledger, a terminal and a spreadsheet: bounded, in one line, without codes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from truthfl.errors import InputError
 
 LONGEST_SENTENCE = 300  # letters of a reason or another sentence
 LONGEST_NAME = 200
-LONGEST_PAYMENT_NOTE = 300  # letters of how an operator pays
+LONGEST_PAYMENT_NOTE = 300  # letters about how an operator pays
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four: the same, full width
 
 
 def plain(text: object, longest: int = LONGEST_SENTENCE) -> str:
-    """The text with control characters, line breaks and the like written as escapes, cut off after so many letters.
+    """The text with control characters, line breaks and the like as escapes, cut off after this many letters.
 
-    Terminal escape codes, characters that reverse the direction of writing and halves of surrogate pairs are among
-    these; all kinds of spaces stay.
+    This includes terminal escape codes, characters that reverse the direction of writing, and halves of surrogate
+    pairs; all kinds of spaces stay.
     """
     whole = str(text)
     if len(whole) <= longest and whole.isprintable():
@@ -30,12 +30,12 @@ def plain(text: object, longest: int = LONGEST_SENTENCE) -> str:
 
 
 def plain_lines(text: object, longest: int = 1000) -> str:
-    """The text with each of its lines made plain; its line breaks stay."""
+    """The text with each line made plain; its line breaks stay."""
     return "\n".join(plain(line, longest) for line in str(text).splitlines())
 
 
 def is_plain(text: object, longest: int) -> bool:
-    """Whether it is a text with at most so many letters, and none that `plain` escapes."""
+    """Whether it is a text with at most this many letters, and none that `plain` escapes."""
     return isinstance(text, str) and len(text) <= longest and (text.isprintable() or all(map(_is_plain, text)))
 
 
@@ -52,8 +52,8 @@ def plain_name(field: str, value: object) -> str:
 def csv_text(rows: Iterable[Iterable[object]], quoting: Literal[0, 1, 2, 3] = csv.QUOTE_MINIMAL) -> str:
     """Rows of texts and numbers as CSV, safe to open in a spreadsheet.
 
-    A participant or a class may be named "=HYPERLINK(…)", which a spreadsheet would execute. So a text that begins with
-    one of = + - @ (after white space), a tab or a line break gets an apostrophe in front.
+    A participant or a class may be named "=HYPERLINK(…)", which a spreadsheet would execute. A text that begins with
+    one of = + - @ (after white space), a tab or a line break therefore gets a leading apostrophe.
     """
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n", quoting=quoting)

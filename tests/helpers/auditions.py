@@ -1,4 +1,4 @@
-"""Auditions: contracts on known curves, a small job run by hand, offers and receipts, models that are held."""
+"""Auditions: contracts on known curves, a small job run by hand, offers and receipts, held models."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ CHANGES = (
 
 
 def audition_job_file(folder, *more, privacy=UNMASKED):
-    """The small job with an audition, something in it changed; unless told otherwise the server sees single reports."""
+    """The small job with an audition and changes; by default the server sees single reports."""
     text = SMALL_JOB
     for old, new in (*CHANGES, *more):
         assert old in text
@@ -97,7 +97,7 @@ def audition_job_file(folder, *more, privacy=UNMASKED):
 
 
 def audition_job(folder, behaviours=None, **server):
-    """The job, with clients who behave so, and other settings of the server."""
+    """The job, with these behaviours of clients and settings of the server."""
     job = read_job(audition_job_file(folder))
     if behaviours is not None:
         job = job.with_clients(type(job.clients)(**job.document()["clients"] | {"behaviour": behaviours}))
@@ -105,7 +105,7 @@ def audition_job(folder, behaviours=None, **server):
 
 
 class Plans:
-    """Plans, made once per set of clients; the joint part, which hardly counts in so small a job, is made to count."""
+    """Plans, made once per set of clients. They raise the joint part, which hardly counts in such a small job."""
 
     def __init__(self):
         self.made = {}
@@ -148,7 +148,7 @@ class Setting:
 
 
 class Meddler(InProcessGrid):
-    """A grid on which replies are changed on their way; `change(reply)` gives the replies that arrive instead."""
+    """A grid that changes replies on their way; `change(reply)` returns the replies that arrive instead."""
 
     def __init__(self, grid, change):
         self.__dict__.update(vars(grid))
@@ -159,7 +159,7 @@ class Meddler(InProcessGrid):
 
 
 def other_reply(content, like):
-    """A reply with other contents to the same message."""
+    """A reply to the same message with other contents."""
     made = Message(content, reply_to=like)
     set_origin(made, like.metadata.src_node_id, like.metadata.reply_to_message_id)
     return made
@@ -180,7 +180,7 @@ LIES = (
 
 
 def an_audition_offer(key, operator, terms=None, **changes):
-    """The offer; `terms` are changes of its terms of pay."""
+    """The offer; `terms` are changes to its terms of pay."""
     offer = an_offer(
         key, operator,
         contract=Audition.kind, formula=Audition.formula, dropping_out=Audition.dropping_out,
@@ -192,7 +192,7 @@ def an_audition_offer(key, operator, terms=None, **changes):
 
 
 def an_audition_receipt(folder, offer, answer, operator, *, solo_loss, reason=None, loss=0.79, taken=4):
-    """As the operator's book gives it; the others shift the expected solo loss by half a standard deviation."""
+    """A receipt from the operator's book; the others shift the expected solo loss by half a standard deviation."""
     job, name = offer.job, offer.client.name
     passed = passes(offer, solo_loss, 0.5)
     result = {
@@ -220,7 +220,7 @@ def an_audition_receipt(folder, offer, answer, operator, *, solo_loss, reason=No
 
 
 class AuditionedAda(Ada):
-    """Ada, who is offered an audition."""
+    """Ada, with an offer of an audition."""
 
     def gets_offer(self, **changes):
         offer = an_audition_offer(self.key, self.operator, **changes)
@@ -235,7 +235,7 @@ class AuditionedAda(Ada):
 
 
 class NarrowGate(Plans):
-    """Plans by which a loss is too good for honest people well above 0; that of so small a job would be below it."""
+    """Plans in which too good a loss for honest people is well above 0; in such a small job it would be below 0."""
 
     def __call__(self, job, side, make=DataJob.plan):
         plan = super().__call__(job, side, make)
@@ -244,7 +244,7 @@ class NarrowGate(Plans):
 
 @pytest.fixture
 def from_elsewhere(monkeypatch):
-    """Cleo, the third, has a model that was trained on a thousand labels; the function says which, if on others."""
+    """A function that sets the solo model that Cleo, the third client, sends."""
     honest, given = participant.audition_model, {}
 
     def audition_model(own, model, *arguments, client, **more):

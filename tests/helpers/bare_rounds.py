@@ -1,4 +1,4 @@
-"""Real rounds without a plan: clients with small digits, offers with terms of one's own, the in-process grid."""
+"""Real rounds without a plan: clients with small digits, offers with custom terms, the in-process grid."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ SAMPLES, BATCH, STEP = 30, 10, 0.3
 
 
 class BareRounds:
-    """A job of so many clients that begins with its offers and ends with its last round."""
+    """A job of this many clients that begins with its offers and ends with its last round."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class BareRounds:
         return reach_agreement(roster, offers, self.operator)
 
     def go(self, grid=None, taking_part=None):
-        """Train; return the final model and the view of the ledger. `taking_part`: how many of the first clients do."""
+        """Train; return the final model and the ledger's view. Of the clients, the first `taking_part` take part."""
         with open_ledger(self.folder / "ledger.db", self.operator) as ledger:
             roster = self._roster(ledger, grid)
             wait_for_clients(roster)
@@ -111,7 +111,7 @@ class BareRounds:
             return self._train(ledger, roster)
 
     def resumed(self, grid=None):
-        """Go on after a server that died, as another process does; return as `go`."""
+        """Go on after the server's death, as another process does; return the same as `go`."""
         with open_ledger(self.folder / "ledger.db", self.operator) as ledger:
             roster = self._roster(ledger, grid)
             view = job_view("job-1", ledger.entries())

@@ -15,12 +15,12 @@ from benchmarks.browser import NAMES, chromium
 from helpers.commands import begun
 
 KEPT = {}
-OPENED = ExitStack()  # what the end of all tests closes
+OPENED = ExitStack()  # closed at the end of all tests
 
 
 @contextmanager
 def launched():
-    """The browser of this process, which is started once; each test has pages of its own in it."""
+    """The browser of this process, started once; each test has its own pages in it."""
     if "browser" not in KEPT or not KEPT["browser"].is_connected():
         KEPT["browser"] = _driver().chromium.launch(executable_path=_path(), args=["--no-sandbox"])
         OPENED.callback(KEPT["browser"].close)
@@ -35,7 +35,7 @@ def _path():
 
 
 def _driver():
-    """Playwright has an event loop in this thread from now on: `asyncio.run` needs another thread."""
+    """Start Playwright, whose event loop then stays in this thread: `asyncio.run` needs another thread."""
     if "driver" not in KEPT:
         _path()
         playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright")
@@ -44,9 +44,9 @@ def _driver():
 
 
 class Watch:
-    """Looks over a page's shoulder: errors, complaints, and requests to anybody but this machine.
+    """Watches a page for errors, warnings, and requests to other machines.
 
-    Of failed requests the browser itself complains; a test that makes them fail sets `expected`.
+    The browser itself reports failed requests; a test that makes them fail sets `expected`.
     """
 
     def __init__(self, page):
@@ -87,7 +87,7 @@ def browser():
 
 @contextmanager
 def looking(browser, url, **how):
-    """A page at this address; whatever goes wrong in it, or leaves the machine, fails the test."""
+    """A page at this address; errors in it, and requests to other machines, fail the test."""
     context = browser.new_context(**(how or DESKTOP))
     page = context.new_page()
     page.set_default_timeout(NOT_FOUND_YET)
@@ -101,7 +101,7 @@ def looking(browser, url, **how):
 
 @contextmanager
 def command(data, home, *more):
-    """`truthfl label` as a process of its own; gives the process and the address."""
+    """`truthfl label` as a separate process; yields the process and the address."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "label.log"
         process = begun("label", "--data", data, "--home", home, "--no-browser", *more, log=log)
@@ -113,7 +113,7 @@ def command(data, home, *more):
 
 
 def address_in(log):
-    """The address of the page that a command tells there, as soon as it does."""
+    """The address of the page, as soon as the command prints it there."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
         if found := re.search(r"http://\S+\s", log.read_text(encoding="utf-8")):
@@ -123,17 +123,17 @@ def address_in(log):
 
 
 def showing(position):
-    """What the page has when it shows the picture at this position; its policy lets no test evaluate strings in it."""
+    """The selector of the picture at this position; the page's policy lets no test evaluate strings in it."""
     return f"body[data-at='{position}']"
 
 
 def at(page):
-    """The position of the picture that is shown."""
+    """The position of the shown picture."""
     return int(page.evaluate("document.body.dataset.at"))
 
 
 def press(page, key, until=None):
-    """Press and wait for the next picture (or what `until` says); gives the position it was pressed at."""
+    """Press a key and wait for the next picture, or for `until`; return the position at the key press."""
     before = at(page)
     page.keyboard.press(key)
     page.wait_for_selector(until or f"body:not([data-at='{before}'])")
@@ -157,7 +157,7 @@ def axe(page):
 
 
 def axe_by_day_and_night(page):
-    """What is wrong with the page on light and on dark; afterwards it is as it was."""
+    """The faults of the page in light and dark mode; afterwards the page is as before."""
     found = []
     for scheme in ("dark", "light"):
         page.emulate_media(color_scheme=scheme)

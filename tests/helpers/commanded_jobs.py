@@ -1,4 +1,4 @@
-"""Jobs that tests steer: commands at chosen moments, steps that are held, the operator's page, strange enrolments."""
+"""Jobs that tests control: commands at chosen moments, held steps, the operator's page, strange enrolments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from truthfl.page.receipt_check import own_receipt_fault
 
 
 class At(InProcessGrid):
-    """A grid that does something before the nth time that messages of a type with this word are sent."""
+    """A grid that does something before the nth sending of messages whose type has this word."""
 
     def __init__(self, grid, word, nth, act):
         self.__dict__.update(vars(grid))
@@ -52,12 +52,12 @@ class At(InProcessGrid):
         return super().push_messages(messages)
 
     def times_asked(self, word, node):
-        """How often this node was sent messages of such a type."""
+        """How often this node got messages of such a type."""
         return sum(word in kind and to == node for kind, to in self.sent)
 
 
 class Commanded(Setting):
-    """The audition job of four, with an operator who gives commands from elsewhere."""
+    """The audition job of four, with an operator who gives commands from another process."""
 
     def command(self, kind, why="", **fields):
         key = kept_key(self.folder / "operator")
@@ -66,7 +66,7 @@ class Commanded(Setting):
             return give_command(book, name, key, lambda: new_command(kind, name, "Olga", why, **fields))
 
     def commanding(self, word, nth, kind, why="", **fields):
-        """The grid on which this command comes at that moment."""
+        """A grid on which this command comes at that moment."""
         return At(self.grid, word, nth, lambda: self.command(kind, why, **fields))
 
     def node(self, name):
@@ -77,12 +77,12 @@ class Commanded(Setting):
 
 
 def soon(seconds):
-    """So many seconds from now, as commands write it."""
+    """The time this many seconds from now, as commands write it."""
     return time_text(datetime.now(UTC) + timedelta(seconds=seconds))
 
 
 def assert_all_holds(setting, view):
-    """The ledger, the published model, and every receipt, by itself and against its owner's folder."""
+    """Check the ledger, the published model, and every receipt, alone and against its owner's folder."""
     entries = setting.entries()
     assert check(entries) is None
     assert audit(view, *published_files(setting.folder, view.name)) is None
@@ -129,12 +129,12 @@ HONEST_BUT_BEN = ["truthful", "lazy labeler", "truthful", "truthful"]
 
 
 class ConsoleJob:
-    """The job with its simulated clients; `people` may be changed before it runs.
+    """The job with its simulated clients; tests may change `people` before it runs.
 
-    hold      at which activity and step it waits for `go_on`
-    approve   asked before offers go out
+    hold      the activity and step at which it waits for `go_on`
+    approve   called before offers go out
     plan      makes the plan of a job and its operator's data
-    server    changes of the job's settings
+    server    changes to the job's settings
     """
 
     def __init__(self, folder, behaviours=HONEST_BUT_BEN, hold=None, approve=None, plan=None, **server):
@@ -155,7 +155,7 @@ class ConsoleJob:
         return next(one for one in self.people.values() if one.name == name)
 
     def run(self):
-        """To the end, in this thread; gives the view of it."""
+        """Run the job to its end in this thread; return its view."""
         with open_ledger(self.ledger) as book:
             operator = Operator(book, self.folder, self.key, secret_from_seed(SEED), SEED, approve=self.approve)
             grid = grid_of(self.people)
@@ -163,13 +163,13 @@ class ConsoleJob:
 
     @classmethod
     def finished(cls, tmp_path_factory):
-        """A copy of one that was run to its end, once per session; Ben was stopped at the audition."""
+        """A copy of a finished job, run once per session; Ben was stopped at the audition."""
         built = built_folder(shared_folder(tmp_path_factory), "console-job", lambda folder: cls(folder).run())
         return cls(shutil.copytree(built, tmp_path_factory.mktemp("finished") / "job"))
 
     @contextmanager
     def running(self):
-        """In a thread of its own; the context waits for its end."""
+        """Run the job in another thread; the context waits for its end."""
         thread = threading.Thread(target=self.run, daemon=True)
         thread.start()
         try:
@@ -189,7 +189,7 @@ class ConsoleJob:
 
 
 def wait_for(watched, condition):
-    """The first status of which this is true."""
+    """The first status for which this is true."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         status = watched.read()
@@ -215,7 +215,7 @@ def give(page, name, why, **choices):
 
 @contextmanager
 def client_of(page):
-    """Somebody who came in by the whole address, with the page's secret for changes."""
+    """A client that logged in with the full address and has the page's secret for changes."""
     address = page.url.split("/?")[0]
     with httpx.Client(base_url=address, trust_env=False) as client:
         assert client.get(page.url).status_code == 303
@@ -241,7 +241,7 @@ class Job:
             self.people[BEN].describe = lambda: own() | ben
 
     def enrolled(self, grid=None):
-        """The names of those who are taken in, the rejections, and the sentence that Ben is told."""
+        """The names of enrolled clients, the rejections, and the sentence for Ben."""
         with open_ledger(self.folder / "ledger.db", ledgers.KEY) as book:
             shape, server = (8, 8, 1), self.job.server
             roster = Roster(

@@ -1,11 +1,11 @@
-"""`truthfl` commands as processes; ports, scripts and clocks of tests; what a refusal says.
+"""`truthfl` commands as processes; tests' ports, scripts and clocks; the text of refusals.
 
-A thread sleeps for a beat again and again. On a machine with nothing else to do a beat takes a hundredth of a second;
-on one that is busy each takes longer, as whatever is measured does, and the beats are counted.
+For time limits, a thread sleeps in beats, which are counted. A beat takes a hundredth of a second on an idle machine.
+On a busy one it takes longer, as does the measured work.
 
-The processes are forks of one that has imported truthfl, once for all tests of a pytest process: with standard input,
-output, folder, environment and exit code of their own, as a shell starts them. That the command works where nothing is
-imported is shown by all tests that start `python -m truthfl` (the guides, the README, interrupts and many others).
+The processes are forks of one process that has imported truthfl, once per pytest process. Each has its own standard
+input, output, folder, environment and exit code, as from a shell. Tests that start `python -m truthfl` (the guides, the
+README, interrupts and many others) show that commands work without this.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from truthfl import InputError
 
 
 def free_port():
-    """A port at which no process listens now."""
+    """A port on which no process listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -39,7 +39,7 @@ BEAT = 0.01  # seconds
 
 @contextmanager
 def within(seconds):
-    """What is done in this context takes less than so many seconds."""
+    """The work in this context takes less than this many seconds."""
     over, beats = threading.Event(), []
 
     def count():
@@ -97,7 +97,7 @@ FORKS.set_forkserver_preload(IMPORTED)
 
 
 def truthfl(*words, cwd=None, timeout=SECONDS):
-    """Waits for its end; gives what `subprocess.run` with captured text gives."""
+    """Wait for its end; return the same as `subprocess.run` with captured text."""
     words = [str(word) for word in words]
     with tempfile.TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ("out", "error")]
@@ -124,7 +124,7 @@ def begun(*words, log, errors=None, cwd=None):
 
 
 class Begun:
-    """A command that was begun, as `subprocess.Popen` describes one."""
+    """A started command, in the form of `subprocess.Popen`."""
 
     def __init__(self, process):
         self._process, self.pid = process, process.pid

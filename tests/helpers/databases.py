@@ -1,6 +1,6 @@
 """Ledgers on SQLite and PostgreSQL: empty ones, broken connections, rows that an operator changed.
 
-A private server listens on a socket in its own folder only, runs as an ordinary user and ends with the tests.
+A private server listens only on a socket in its own folder, runs as an ordinary user and ends with the tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VARIABLE = "TRUTHFL_TEST_POSTGRESQL"
 
 @pytest.fixture(scope="session")
 def postgresql_server():
-    """The address of a database on a server where we may make others."""
+    """The address of a database on a server on which tests may create others."""
     if given := os.environ.get(VARIABLE):
         yield given
         return
@@ -40,7 +40,7 @@ def postgresql_server():
 
 @pytest.fixture(scope="session")
 def empty_cluster():
-    """The files of a server in which nothing is written, to be copied: making them takes longer than many tests."""
+    """The files of an unused server, to copy: making them takes longer than many tests."""
     with skipped_without_postgresql(), server_without_files() as server:
         server.prepare()
         yield server.folder / "data"
@@ -48,14 +48,14 @@ def empty_cluster():
 
 @pytest.fixture
 def own_postgresql(empty_cluster):
-    """A server of this test's own, which it may stop and start."""
+    """A server for one test, which may stop and start it."""
     with private_server(empty_cluster) as server:
         yield server
 
 
 @contextmanager
 def private_server(files=None):
-    """A private server; the test is skipped where there can be none."""
+    """A private server; the test is skipped if there can be none."""
     with skipped_without_postgresql(), restartable_server(files) as server:
         yield server
 
@@ -71,7 +71,7 @@ def skipped_without_postgresql():
 
 @pytest.fixture
 def postgresql_database(postgresql_server):
-    """The address of an empty database of this test's own."""
+    """The address of an empty database for one test."""
     server = make_url(postgresql_server).set(drivername="postgresql+psycopg")
     name = f"truthfl_test_{uuid.uuid4().hex}"
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
@@ -86,16 +86,16 @@ def postgresql_database(postgresql_server):
 
 
 SOCKET = ".s.PGSQL.5432"
-COMMIT_S = 0.5  # in which the server commits
+COMMIT_S = 0.5  # seconds in which the server commits
 
 
 @contextmanager
 def cutting_proxy(server_folder, folder, *, server_hears):
-    """Pass on what clients and the server say, until an event is set: then the next COMMIT breaks its connection.
+    """Relay between clients and the server until an event is set; the next COMMIT then breaks its connection.
 
-    Yields that event, and one that is set when this happened.
+    Yields that event, and one that is set when this has happened.
 
-    server_hears   whether the COMMIT is passed on; its answer never is
+    server_hears   whether the COMMIT is relayed; its answer never is
     """
     listening, armed, cut = socket.socket(socket.AF_UNIX), threading.Event(), threading.Event()
     listening.bind(str(folder / SOCKET))
@@ -153,32 +153,32 @@ KEY = ec.derive_private_key(7, ec.SECP384R1())  # the operator's, the same in al
 
 
 def opening(key=KEY, **fields):
-    """The document of a row that opens a job of this operator."""
+    """The document of a row that opens this operator's job."""
     return {"job": {}, "operator_key": public_line(key), **row_key_fields(key), **fields}
 
 
 def settlement(job="cats", clients=5):
-    """As a job writes at its end: several kinds together."""
+    """Add rows as a job does at its end: several kinds together."""
     paid = [Item(job, "settlement", f"client {n}", {"pay": 100 + n}) for n in range(clients)]
     due = [Item(job, "payment", f"client {n}/0", {"amount": 100 + n}) for n in range(clients)]
     return [*paid, *due]
 
 
 def raw(where):
-    """The database without us."""
+    """Open the database without truthfl's code."""
     url = f"sqlite:///{where}" if isinstance(where, Path) else where.replace("postgresql:", "postgresql+psycopg:")
     return create_engine(url)
 
 
 def drop_triggers(connection, *names):
-    """As somebody does who owns the database."""
+    """Change the database as its owner can."""
     for name in names:
         connection.execute(text(f"DROP TRIGGER {name}{'' if connection.dialect.name == 'sqlite' else ' ON entries'}"))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def where(request, tmp_path):
-    """An address where nothing is yet."""
+    """An address at which there is nothing yet."""
     return (
         tmp_path / "new" / "ledger.db" if request.param == "sqlite" else request.getfixturevalue("postgresql_database")
     )
@@ -201,7 +201,7 @@ def file(tmp_path):
 
 
 def rewritten(entries, kind, key, change):
-    """A book in which a row was changed by an operator who recomputes all hashes behind it, and signs them."""
+    """A book in which an operator changed a row, recomputed all later hashes, and signed them."""
     made, previous = [], None
     for entry in entries:
         document = deepcopy(entry.document)

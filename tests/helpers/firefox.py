@@ -1,7 +1,6 @@
 """Firefox, driven by WebDriver BiDi, and a page in it: keys, taps and clicks as a person makes them.
 
-It runs without a window, in a profile of its own, and reaches nothing but this machine. Uses `firefox_page` and
-`webdriver_bidi`.
+It runs without a window, in its own profile, and reaches only this machine.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ PATIENCE = 60  # seconds
 
 
 class CommandError(AssertionError):
-    """What the browser says to a command that it cannot carry out."""
+    """The browser's error for a command that it cannot carry out."""
 
 
 @contextmanager
@@ -55,7 +54,7 @@ class Connection:
                 return message["result"]
 
     def evaluate(self, context, expression):
-        """What this expression of JavaScript, or the promise it gives, comes to."""
+        """The value of this JavaScript expression, or of the promise that it returns."""
         answer = self.command(
             "script.evaluate",
             expression=f"Promise.resolve({expression}).then((value) => JSON.stringify(value))",
@@ -67,7 +66,7 @@ class Connection:
         return json.loads(answer["result"].get("value", "null"))
 
     def run_script(self, context, source):
-        """Statements of JavaScript; whatever the page's policy says of scripts."""
+        """Run JavaScript statements, whatever the page's policy on scripts."""
         answer = self.command("script.evaluate", expression=source, target={"context": context}, awaitPromise=False)
         assert answer["type"] == "success"
 
@@ -85,7 +84,7 @@ HERE = ("http://127.0.0.1:", "https://127.0.0.1:", "data:", "about:")
 class Page:
     """
     connection  to the browser
-    tab         the browser's name of it
+    tab         the browser's name for it
     """
 
     def __init__(self, connection, tab):
@@ -104,7 +103,7 @@ class Page:
         return self._connection.evaluate(self._tab, expression)
 
     def wait_for(self, expression):
-        """Until it is true of the page, also across a change of pages."""
+        """Wait until this is true of the page, even across a change of pages."""
         end = time.monotonic() + PAGE_PATIENCE
         while True:
             try:
@@ -124,7 +123,7 @@ class Page:
         return self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
 
     def press(self, *keys):
-        """These keys, one after the other; "Shift+Tab" holds the first while the second is pressed."""
+        """Press these keys in turn; "Shift+Tab" holds the first while the second is pressed."""
         for key in keys:
             held = [KEYS.get(part, part) for part in (key.split("+") if len(key) > 1 else [key])]
             actions = [{"type": "keyDown", "value": one} for one in held]
@@ -132,7 +131,7 @@ class Page:
             self._act({"type": "key", "id": "keyboard", "actions": actions})
 
     def tab_to(self, selector, key="Tab"):
-        """By the Tab key alone, as often as it takes once it is there; "Shift+Tab" goes backwards."""
+        """Wait until it is there, then reach it with the Tab key alone; "Shift+Tab" goes backwards."""
         self.wait_for_selector(selector)
         for _ in range(TAB_LIMIT):
             self.press(key)
@@ -149,12 +148,12 @@ class Page:
         self._act(_pointer("mouse", "mouse", self._middle(selector)))
 
     def wheel(self, selector, pixels):
-        """Turn the wheel over it; towards oneself is more than 0."""
+        """Turn the wheel over it; more than 0 is towards the user."""
         turn = {"type": "scroll", **self._middle(selector), "deltaX": 0, "deltaY": pixels}
         self._act({"type": "wheel", "id": "wheel", "actions": [turn]})
 
     def pinch(self, selector, before, after):
-        """Two fingers on it, side by side, moved from one distance to another, in pixels."""
+        """Put two fingers on it, side by side, and move them from one distance to another, in pixels."""
         middle = self._middle(selector)
         fingers = []
         for side in (-1, 1):
@@ -163,7 +162,7 @@ class Page:
         self._act(*fingers)
 
     def _middle(self, selector):
-        """Where to point at it, once it is there; fails if it stays outside the window or something stays over it."""
+        """Where to point at it, once it is there; fail if it stays outside the window or covered."""
         self.wait_for_selector(selector)
         end = time.monotonic() + PAGE_PATIENCE
         while not (found := self._place(selector))["free"]:
@@ -186,7 +185,7 @@ class Page:
         self._command("input.performActions", actions=sources)
 
     def axe(self):
-        """What axe finds against it: rules, each with the elements."""
+        """The rules that axe finds broken, each with the elements."""
         if not self.evaluate("typeof axe === 'object'"):
             source = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
             self._connection.run_script(self._tab, source)
@@ -196,7 +195,7 @@ class Page:
         )
 
     def screenshot(self):
-        """As PNG."""
+        """The page's picture, as PNG."""
         return base64.b64decode(self._command("browsingContext.captureScreenshot")["data"])
 
     def trouble(self):
@@ -204,19 +203,19 @@ class Page:
         return [one["text"] for one in self._events("log.entryAdded") if one["level"] in ("error", "warn")]
 
     def elsewhere(self):
-        """The addresses it asked for that are not of this machine."""
+        """The requested addresses that are not on this machine."""
         asked = [one["request"]["url"] for one in self._events("network.beforeRequestSent")]
         return [url for url in asked if not url.startswith(HERE)]
 
     def _events(self, method):
-        """Those of this page; what has happened so far is there once the browser has answered."""
+        """The events of this page; once the browser has answered, all events so far are included."""
         self.evaluate("null")
         told = [one["params"] for one in self._connection.events if one["method"] == method]
         return [one for one in told if one.get("source", one)["context"] == self._tab]
 
 
 def _pointer(kind, name, first, *others):
-    """Pressed at the first place, moved to the others, let go."""
+    """Press at the first place, move to the others, let go."""
     down, up = ({"type": what, "button": 0} for what in ("pointerDown", "pointerUp"))
     moves = [{"type": "pointerMove", "duration": 50, **place} for place in others]
     actions = [{"type": "pointerMove", **first}, down, *moves, up]
@@ -314,7 +313,7 @@ def _address(process, profile):
 
 
 class Firefox:
-    """The browser. What its own interface can do (preferences, zoom) is done there."""
+    """The browser. Its own interface sets preferences and zoom."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -330,12 +329,12 @@ class Firefox:
         self.in_interface(f"Services.prefs.set{kind}Pref({json.dumps(name)}, {json.dumps(value)})")
 
     def zoom(self, factor):
-        """As Ctrl and + do: of this machine's pages, until it is set again."""
+        """Zoom this machine's pages, as Ctrl and + do, until it is set again."""
         self.in_interface(f"FullZoom.setZoom({factor}, gBrowser.selectedBrowser)")
 
     @contextmanager
     def looking(self, url, width=1280, height=800, scheme="light", languages="en-US, en", zoom=1, touch=False):
-        """A page at this address, without others' cookies; what goes wrong in it, or leaves the machine, fails."""
+        """A page at this address, without other pages' cookies; errors and requests to other machines fail the test."""
         for pointers in ("ui.primaryPointerCapabilities", "ui.allPointerCapabilities"):
             self.prefer(pointers, COARSE if touch else FINE_AND_HOVERING)
         self.prefer("layout.css.prefers-color-scheme.content-override", {"dark": 0, "light": 1}[scheme])

@@ -1,4 +1,4 @@
-"""Random federations over wide ranges; the mechanism once more, slowly: client by client, as the paper writes it."""
+"""Random federations over wide ranges, and a slow version of the mechanism, client by client as in the paper."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def client_decades(count, low, high):
 
 @st.composite
 def federations(draw, max_clients=50, room=1000, participation=True, bounds=(paper_bound, sound_bound)):
-    """A federation in which every client can be made truthful; `room` is how far above the floor her data reach."""
+    """A federation in which every client can be made truthful; `room` is how far their data exceed the floor."""
     count = draw(st.integers(1, max_clients))
     weight = draw(client_decades(count, -4, 0))
     partial = participation and draw(st.booleans())

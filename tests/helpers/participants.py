@@ -1,4 +1,4 @@
-"""A participant's things: pictures, an offer, a receipt; changed replies; another user of the machine."""
+"""A participant's pictures, offer and receipt; changed replies; another user of the machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def can_be_another_user():
 
 
 def another_user_can_open(path):
-    """Whether another user can open this file, if all folders above the operator's let her through."""
+    """Whether another user can open this file, if all folders above the operator's folder let them through."""
     return _as_nobody(OPEN, str(Path(path).resolve())).returncode == 0
 
 
@@ -60,7 +60,7 @@ AGREEMENT_KEY = agreement_line(AgreementKey.generate())
 
 
 def draw_pictures(folder, count, size=28):
-    """Different pictures, whose number can be read off their pixels."""
+    """Different pictures whose pixels show their number."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         pixels = np.zeros((size, size), np.uint8)
@@ -72,7 +72,7 @@ def draw_pictures(folder, count, size=28):
 
 
 def an_offer(key, operator, **changes):
-    """An offer to Ada, signed by the operator; changes are of fields of the job's or of her terms."""
+    """An offer to Ada, signed by the operator; changes are to fields of the job's terms or of Ada's."""
     job = JobTerms(
         name="digits-1",
         version=1,
@@ -119,7 +119,7 @@ def an_offer(key, operator, **changes):
 
 
 def changed(offer, **changes):
-    """The same offer with other terms, not signed; `client` renames her and `job` the job."""
+    """The same offer with other terms, not signed; `client` renames the client and `job` the job."""
     renamed = {"client": ("client", "name"), "job": ("job", "name")}
     parts = {"job": {}, "client": {}}
     for name, value in changes.items():
@@ -129,13 +129,13 @@ def changed(offer, **changes):
 
 
 def a_round(offer, number, missing=()):
-    """The row of a round, with models that follow on each other; the last is the one that is tested."""
+    """The row of a round; the models form a sequence, and the last is tested."""
     models = [*(f"{k:064x}" for k in range(offer.job.rounds)), "cd" * 32]
     return {"round": number, "missing": list(missing), "previous": models[number - 1], "model": models[number]}
 
 
 def a_receipt(folder, offer, answer, operator, loss=1.1, accuracy=0.9):
-    """As the operator's book gives it, all rounds delivered."""
+    """A receipt from the operator's book, with all rounds delivered."""
     tested = {
         "model": "cd" * 32,
         "test_set": TEST_SET,
@@ -157,7 +157,7 @@ def a_receipt(folder, offer, answer, operator, loss=1.1, accuracy=0.9):
 
 
 class Ada:
-    """Her home, her key, and the operator who deals with her."""
+    """A participant's home and key, and their operator."""
 
     def __init__(self, folder):
         self.folder, self.home = folder, folder / "home"
@@ -179,7 +179,7 @@ class Ada:
 
 
 def written(step):
-    """The numbers and the result of a step of a receipt's calculation, as the page writes them in English."""
+    """The numbers and the result of a step in a receipt's calculation, as the page writes them in English."""
     terms = [
         term if isinstance(term, str) else numbers.number(term["number"], term["places"])
         for term in [*step["numbers"], step["result"]]
@@ -190,7 +190,7 @@ def written(step):
 def recoded(home, reply, offer_home=None):
     """The same reply with the code of the participant with this folder; unchanged if it has no round or no arrays.
 
-    offer_home  the folder that has the offer; by default her own
+    offer_home  the folder that has the offer; by default the same
     """
     fields, arrays = reply.content.config_records.get(ROUND), reply.content.array_records.get(MODEL)
     if fields is not None and arrays is not None:

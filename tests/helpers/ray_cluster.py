@@ -1,7 +1,7 @@
-"""A Ray cluster of two nodes on this machine, in a process of its own; run as a script, it takes commands.
+"""A Ray cluster of two nodes on this machine, in its own process; as a script, it takes commands.
 
-On standard input "end a node" ends the second node, with all its processes, while it computes a task; the end of the
-input ends the cluster. On standard output is the address of the head, then a line after each command.
+"end a node" on standard input ends the second node, with all its processes, while it computes a task; the end of the
+input ends the cluster. Standard output has the head's address, then a line after each command.
 """
 
 import os
@@ -72,7 +72,7 @@ def _started(folder):
 
 
 def processes_of(node):
-    """The process that leads a node, and its children, which compute tasks."""
+    """A node's main process, and its children, which compute tasks."""
     (leader,) = (info.process.pid for info in node.all_processes["raylet"])
     return leader, [int(pid) for pid in Path(f"/proc/{leader}/task/{leader}/children").read_text().split()]
 
@@ -86,7 +86,7 @@ def is_computing(pid):
 
 
 def end_while_computing(node, seconds=60):
-    """End the processes of a node at once when one of them computes; that one is stopped first, to be sure."""
+    """End a node's processes at once when one of them computes; that one is stopped first, to be sure."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         leader, others = processes_of(node)

@@ -1,4 +1,4 @@
-"""A federation of real commands: start, wait, finish, end whatever happens."""
+"""A federation of real commands: start them, wait, finish, and end them whatever happens."""
 
 import re
 import signal
@@ -20,7 +20,7 @@ SECONDS = 240
 
 
 def guide():
-    """The job, and the commands in their order."""
+    """The job and its commands, in order."""
     text = GUIDE.read_text(encoding="utf-8")
     (job,) = [block for language, block in FENCE.findall(text) if language == "toml"]
     console = "\n".join(block for language, block in FENCE.findall(text) if language == "console")
@@ -34,7 +34,7 @@ def start(folder, words, name):
 
 
 def finish(process, folder, name):
-    """Wait for the end; what it said."""
+    """Wait for the command's end; return its output."""
     process.wait(SECONDS)
     return (folder / f"{name}.log").read_text(encoding="utf-8")
 
@@ -66,7 +66,7 @@ def entries_of(folder):
 
 
 def wait_until(happened, started, folder):
-    """Wait until it has happened, while all who were started run."""
+    """Wait until this has happened, while all started commands run."""
     end = time.monotonic() + SECONDS
     while not happened():
         for name, process in started.items():

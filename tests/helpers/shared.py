@@ -1,7 +1,7 @@
-"""What is made once per test session: by the worker that needs it first, under a lock; the others read it from disk.
+"""Values and folders made once per test session: the first worker makes them under a lock; others read them from disk.
 
-Values are pickled, functions within functions by their code. Folders stand where they were made and are changed by
-nobody: a test that changes one copies it.
+Values are pickled; nested functions are pickled by their code. Folders stay where they were made and never change: a
+test that changes a folder copies it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import cloudpickle
 
 
 def shared_folder(tmp_path_factory) -> Path:
-    """The folder of this session that all its workers have in common."""
+    """This session's folder, common to all its workers."""
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
     folder.mkdir(exist_ok=True)
@@ -25,7 +25,7 @@ def shared_folder(tmp_path_factory) -> Path:
 
 
 def shared_value(shared: Path, name: str, make: Callable):
-    """What `make()` gave to the first who asked for this name."""
+    """The value of `make()` for the first caller with this name."""
     file = shared / f"{name}.pickle"
     with _locked(shared / f"{name}.lock"):
         if file.exists():
@@ -36,7 +36,7 @@ def shared_value(shared: Path, name: str, make: Callable):
 
 
 def built_folder(shared: Path, name: str, build: Callable[[Path], object]) -> Path:
-    """The folder that `build(folder)` filled for the first who asked for this name."""
+    """The folder that `build(folder)` filled for the first caller with this name."""
     folder, whole = shared / name, shared / f"{name}.whole"
     with _locked(shared / f"{name}.lock"):
         if not whole.exists():
@@ -47,7 +47,7 @@ def built_folder(shared: Path, name: str, build: Callable[[Path], object]) -> Pa
 
 
 def _put(file: Path, content: bytes) -> None:
-    """The file is there as a whole or not at all, also if the process is killed."""
+    """Write the file completely or not at all, even if the process is killed."""
     unfinished = file.with_suffix(".unfinished")
     unfinished.write_bytes(content)
     unfinished.replace(file)

@@ -1,7 +1,7 @@
-"""Jobs on data that are done in a second or two; plans and searches that are made once; small trainings.
+"""Jobs on data that take a second or two; plans and searches that are made once; small trainings.
 
-A module that imports `known_plans` has plans and searches that any worker of the session made. What they are made from
-is the key, to the last digit, so that nothing is taken for something else; what they give is changed by nobody.
+A module that imports `known_plans` has the plans and searches of all the session's workers. Their exact inputs are the
+key, so none is mistaken for another; nobody changes the results.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ sample_cost = 0.05
 """
 
 
-UNMASKED = "\n[privacy]\nsecure_aggregation = false\n"  # so that single reports can be looked at
+UNMASKED = "\n[privacy]\nsecure_aggregation = false\n"  # so that tests can look at single reports
 
 
 def small_job_file(folder, old="", new=""):
-    """The job as a file, with reports that the server sees one by one, and something in it changed."""
+    """The job as a file with changes; the server sees single reports."""
     assert old in SMALL_JOB
     path = folder / "job.toml"
     path.write_text((SMALL_JOB.replace(old, new) if old else SMALL_JOB) + UNMASKED)
@@ -97,7 +97,7 @@ def small_job_file(folder, old="", new=""):
 
 
 def ten_client_job_file(folder, more=""):
-    """The job of ten clients as a file, with more fields of the clients."""
+    """The job of ten clients as a file, with more client fields."""
     path = folder / "job.toml"
     path.write_text(f"{TEN_CLIENTS}{more}\n")
     return path
@@ -133,7 +133,7 @@ def known_plans(tmp_path_factory):
 
 @contextmanager
 def plans_made_anew():
-    """What is planned in this context is planned, known or not."""
+    """In this context, plans are always made, even if they are known."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jobs, "make_plan", make_plan)
         patch.setattr(planned_offers, "search_on_pilot", search_on_pilot)
@@ -141,7 +141,7 @@ def plans_made_anew():
 
 
 def made_once(make, shared):
-    """The same function, which remembers, and asks the other workers; what cannot be written in bytes is made anew."""
+    """The same function with a memory shared by all workers; results that cannot be pickled are made again."""
 
     def known(*arguments, **named):
         try:
@@ -156,7 +156,7 @@ def made_once(make, shared):
 
 
 def digest_of(what):
-    """Of all its bytes; equal parts count as equal, whether or not they are one object."""
+    """A digest of all its bytes; equal parts count as equal, whether or not they are one object."""
     written = io.BytesIO()
     pickler = Exact(written)
     pickler.fast = True
@@ -165,7 +165,7 @@ def digest_of(what):
 
 
 class Exact(pickle.Pickler):
-    """Writes functions within functions, too: by their code and what they refer to."""
+    """Also pickles nested functions, by their code and their references."""
 
     def reducer_override(self, it):
         if not isinstance(it, FunctionType) or "<" not in it.__qualname__:

@@ -58,7 +58,7 @@ QUICK = PilotDesign(seeds=8, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 
 
 def rows(count, seed):
-    """Rows with the age and the city of somebody, and whether she says yes: the old of Bergen, mostly."""
+    """Rows with people's age and city, and whether they say yes: mostly old people from Bergen do."""
     draws = np.random.default_rng(seed)
     age, city = draws.integers(20, 80, count), draws.integers(0, 2, count)
     yes = age + 20 * city + draws.normal(0, 8, count) > 60
@@ -79,7 +79,7 @@ def table_job_file(folder):
 
 
 def settings_of(folder, name, data, task="tables"):
-    """A participant's settings as `truthfl join --accept` makes them; her key is made."""
+    """A participant's settings as `truthfl join --accept` makes them, with a new key."""
     home = folder / name
     kept_key(home / "key")
     return Settings(name, str(data), str(home), str(home / "key"), ACCEPT_ALL, task=task)
@@ -92,7 +92,7 @@ def grid_of_settings(settings):
 
 
 def forget_participants():
-    """As if the next message were handled in a new process."""
+    """Handle the next message as in a new process."""
     node_settings.participant_of.cache_clear()
     node_settings._task_data.cache_clear()
 
@@ -221,7 +221,7 @@ def picture_bytes(width=20, height=20, kind="PNG", noise=False):
 
 
 def example_folder(folder):
-    """A folder of examples: two pictures of a 7, a large photo and a text of a 1."""
+    """A folder of examples: for the 7 two pictures, for the 1 a large photo and a text."""
     seven, one = folder / "examples" / "7", folder / "examples" / "1"
     seven.mkdir(parents=True)
     one.mkdir()
@@ -233,7 +233,7 @@ def example_folder(folder):
 
 
 def instructed_ada(folder, samples):
-    """Ada with an offer for so many pictures whose classes are described, and her pictures."""
+    """Ada with pictures and an offer for this many of them, whose classes are described."""
     example_folder(folder)
     (folder / "classes.toml").write_text(CLASSES)
     ada = Ada(folder / "ada")

@@ -1,4 +1,4 @@
-"""Texts in Python files, in reports, and pictures that say of themselves what is not true."""
+"""Texts in Python files and in reports; pictures with false headers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _template(node, words):
 
 
 def _calls(node, name, words):
-    """The calls of a function below a node in order, each with the texts that have a name there so far."""
+    """The calls of a function below a node, in order, each with the named texts so far."""
     if isinstance(node, ast.FunctionDef):
         words = dict(words)
     if isinstance(node, ast.Assign):
@@ -49,7 +49,7 @@ def _calls(node, name, words):
 
 
 def named_texts(assignment):
-    """By name: the text that an assignment gives it, of one name or of several at once."""
+    """The texts that an assignment gives to one or several names, by name."""
     target, value = assignment.targets[0], assignment.value
     several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
     pairs = zip(target.elts, value.elts, strict=True) if several else [(target, value)]
@@ -58,7 +58,7 @@ def named_texts(assignment):
 
 
 def sentences(path):
-    """Texts of at least three words in a Python file, without documentation and without templates of `coded`."""
+    """Texts of at least three words in a Python file, without docstrings and without templates of `coded`."""
     tree = ast.parse(path.read_text("utf-8"))
     known = {_template(call.args[1], words) for call, words in _calls(tree, "coded", {})}
     docs = [
@@ -71,7 +71,7 @@ def sentences(path):
 
 
 class Reader(HTMLParser):
-    """Notes tags, attributes, text; and whether tags close in order."""
+    """Notes tags, attributes, text, and whether tags close in order."""
 
     VOID = ("meta", "br", "path", "use")
 

@@ -1,7 +1,7 @@
-"""Python imports this at its start where this folder is on PYTHONPATH: it changes truthfl as TRUTHFL_ATTACK says.
+"""Changes truthfl as TRUTHFL_ATTACK says; Python imports this at its start if this folder is on PYTHONPATH.
 
-So an attacker's processes run other code, and those of the attacked run truthfl as it is. A module is changed directly
-after it is imported.
+Attackers' processes thus run changed code, and all others run truthfl unchanged. A module is changed directly after its
+import.
 """
 
 import os
@@ -13,7 +13,7 @@ from dishonest import changes_of
 
 
 class ChangingFinder(MetaPathFinder):
-    """Finds the modules that are to be changed, and changes them when they are loaded."""
+    """Finds the modules to change, and changes them when they are loaded."""
 
     def __init__(self, changes):
         self.changes = changes

@@ -1,1 +1,1 @@
-"""The command line: one module per command, which parses options, calls other rooms and prints."""
+"""The command line: each command's module parses options, calls other rooms and prints."""

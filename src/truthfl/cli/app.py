@@ -1,4 +1,4 @@
-"""The `truthfl` command: loading of its subcommands, and errors as one sentence with an exit code."""
+"""The `truthfl` command: loads its subcommands and reports errors as one sentence with an exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXIT_CODES = (
     "3 network, disk, a port or a process failed, and trying again may help; 130 interrupted."
 )
 
-COMMANDS = (  # module and function share this name, unless MODULES says otherwise
+COMMANDS = (  # names of module and function, unless MODULES says otherwise
     "run",
     "label",
     "plan",
@@ -133,6 +133,6 @@ def main() -> None:
     except MemoryError:
         print("truthfl: there is not enough memory; fewer samples, clients or draws need less.", file=sys.stderr)
         sys.exit(SERVICE_FAILED)
-    except BrokenPipeError:  # the reader of the output ended
+    except BrokenPipeError:  # the program that reads the output ended
         sys.stderr.close()
         sys.exit(1)

@@ -21,10 +21,10 @@ def backup(
         str | None, typer.Option(help="The ledger, where it is not ledger.db in the folder or the server's last.")
     ] = None,
 ) -> None:
-    """Back up ledger, checkpoints, models, secrets and keys, of one moment, also while the server runs.
+    """Back up ledger, checkpoints, models, secrets and keys as of one moment, even while the server runs.
 
-    Whoever has the file can sign in your name: encrypt it before it leaves the machine. A ledger in PostgreSQL is not
-    in it: end the server, and copy the database with pg_dump.
+    Whoever has the file can sign in your name: encrypt it before it leaves the machine. The file has no ledger that is
+    in PostgreSQL: for that, end the server and copy the database with pg_dump.
 
     Example: truthfl backup --out served --keys keys backups/monday.tar
     """
@@ -46,7 +46,7 @@ def backup(
 
 
 def _usual_ledger(out: Path) -> str:
-    """The address that the server kept, if it kept one that is not an earlier place of this folder's own file."""
+    """The address that the server stored, unless it is an earlier path of this folder's own ledger file."""
     from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address
 
     usual = out / "ledger.db"
@@ -56,7 +56,7 @@ def _usual_ledger(out: Path) -> str:
 
 
 def _require_no_server_on_postgresql(out: Path, address: str) -> None:
-    """Raise InputError if a server runs whose ledger is copied by another program: the two would not fit."""
+    """Raise InputError if a server runs whose ledger another program copies: the two copies would not match."""
     from sqlalchemy import URL
 
     from truthfl.federation.operator.kept_jobs import lock_folder
@@ -85,8 +85,8 @@ def restore(
 ) -> None:
     """Restore what truthfl backup wrote; the same truthfl serve, with these folders, then goes on from there.
 
-    Every file's digest, the ledger's chain, signatures and pay are checked first, and nothing is overwritten. Rows that
-    were written after the backup are gone; an anchor that was made after it shows that.
+    It first checks every file's digest and the ledger's chain, signatures and pay, and overwrites nothing. Rows written
+    after the backup are gone; an anchor made after the backup shows that.
 
     Example: truthfl restore backups/monday.tar --out served --keys keys
     """

@@ -1,4 +1,4 @@
-"""`truthfl console`: the operator's page of a job that another process runs, or that is over."""
+"""`truthfl console`: the operator's page for a job that another process runs, or that is over."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def console(
 ) -> None:
     """Watch and steer a job in a page in your own browser: who is there, the loss so far, money, pause, end, remove.
 
-    It works while the job's server runs in another process, and when the job is over. Whoever has the page's address
-    acts with the operator's key; it is for this machine alone, and a new one each time. Without a key it shows, and
-    nothing can be done.
+    It works while the job's server runs in another process, and after the job is over. Whoever has the page's address
+    acts with the operator's key. The address works on this machine only and is new each time. Without a key, the page
+    only shows the job.
 
     Example: truthfl console --out served --key keys/operator
     """
@@ -35,7 +35,7 @@ def console(
     from truthfl.console.application import open_operator_page
     from truthfl.federation.operator.job_watch import ledger_address_of
 
-    ledger_address_of(out)  # an error if the folder is none of an operator's
+    ledger_address_of(out)  # an error if this is not an operator's folder
     with open_operator_page(out, None, job, _key(out, key), port) as opened:
         print(f"The page, for this machine alone: {opened.url}")
         print("Ctrl+C closes it; the job goes on.", flush=True)
@@ -48,7 +48,7 @@ def console(
 
 
 def _key(folder: Path, option: Path | None) -> PrivateKey | None:
-    """The key that was named, that the job was served with, or that is in the folder; None if there is none."""
+    """The named key, the key that the job was served with, or the one in the folder; None if there is none."""
     from truthfl.federation.operator.live_status import read_serving
     from truthfl.ledger.signing import read_key
 

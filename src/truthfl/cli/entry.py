@@ -1,6 +1,6 @@
-"""Where the `truthfl` command begins: Ctrl+C ends it at any moment without a traceback, with exit code 130.
+"""The entry point of the `truthfl` command: Ctrl+C ends it at any moment with exit code 130 and no traceback.
 
-Little is imported before `main` is at work, since an interrupt until then prints Python's traceback.
+Little is imported before `main` starts, since until then an interrupt prints Python's traceback.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import signal
 import sys
 
 MOMENT = 0.02  # seconds
-OBJECTS_BETWEEN_COLLECTIONS = 100_000  # of Python's garbage collection; by default every 700, many while modules load
+OBJECTS_BETWEEN_COLLECTIONS = 100_000  # for Python's garbage collection; by default 700
 
 
 def main() -> None:
     """Run a command; see `app.main`."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # a shell has this process ignore it
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # a shell made this process ignore it
         _run()
         return
-    signal.signal(signal.SIGINT, _leave)  # while modules are imported, some of which would turn it into another error
+    signal.signal(signal.SIGINT, _leave)  # some modules would turn it into another error during their import
     from truthfl.cli import app  # noqa: F401
     from truthfl.errors import INTERRUPTED
 
@@ -59,10 +59,10 @@ def _leave(*_: object) -> None:
 
 
 def _forget_handled_interrupt() -> None:
-    """Have Python end with the exit code that the command chose, and not by a signal.
+    """Make Python end with the exit code that the command chose, and not by a signal.
 
-    When an interrupt leaves a text that is executed, as dataclasses do while modules are imported, Python notes that it
-    will end itself by the signal, even if the interrupt is handled afterwards. Executing another text clears the note.
+    When an interrupt leaves code that is executed from a string, as dataclasses do during imports, Python remembers to
+    end itself by the signal, even if the interrupt is handled later. Executing another string clears that.
     """
     exec("")
 
@@ -80,7 +80,7 @@ def _comes_of_interrupt(error: BaseException) -> bool:
 
 
 def _without_traceback(unraisable: sys.UnraisableHookArgs) -> None:
-    """Interrupt again, a moment later, if Ctrl+C came where nothing can be raised, such as in a destructor."""
+    """Interrupt again a moment later if Ctrl+C came where nothing can be raised, such as in a destructor."""
     if unraisable.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(unraisable)
         return

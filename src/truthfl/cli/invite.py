@@ -26,10 +26,10 @@ keys = typer.Typer(help="Make keys and certificates for a federation over a netw
 
 @keys.command()
 def participant(
-    name: Annotated[str, typer.Argument(help="The name that the job knows you by.")],
+    name: Annotated[str, typer.Argument(help="Your name in the job.")],
     out: Annotated[Path, typer.Option(help="Folder for NAME and NAME.pub.")] = Path("keys"),
 ) -> None:
-    """Make a participant's key: NAME stays with her, NAME.pub goes to the operator.
+    """Make a participant's key: the participant keeps NAME; NAME.pub goes to the operator.
 
     Example: truthfl keys participant Ada --out my-keys
     """
@@ -48,13 +48,13 @@ def participant(
 @keys.command()
 def server(
     host: Annotated[
-        list[str] | None, typer.Option(help="Name or address that participants reach the server by; may be repeated.")
+        list[str] | None, typer.Option(help="Name or address at which participants reach the server; may be repeated.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the five files.")] = Path("keys"),
 ) -> None:
     """Make the operator's key and the server's certificates: operator, operator.pub, ca.crt, server.crt, server.key.
 
-    Without --host the server can be reached from its own machine alone.
+    Without --host, the server can be reached from its own machine only.
 
     Example: truthfl keys server --host fl.example.org --host 10.0.0.5 --out keys
     """
@@ -71,24 +71,24 @@ def server(
 
 
 def invite(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant, as the job knows her.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant's name in the job.")],
     out: Out = DEFAULT_OUT,
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write it; NAME.invitation unless given.")
     ] = None,
     line: Annotated[bool, typer.Option("--line", help="Print it as one line instead of writing a file.")] = False,
     address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where she reaches the server, if not where it listens.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Where they reach the server, if not where it listens.")
     ] = None,
-    days: Annotated[float | None, typer.Option(help="How long it is good; 7 unless given.")] = None,
+    days: Annotated[float | None, typer.Option(help="How long it is valid; 7 unless given.")] = None,
     key: Key = None,
     why: Why = "",
     who: Who = None,
     job: Job = None,
 ) -> None:
-    """Invite a participant: she joins with one command, which makes her key. It is good once, for one key.
+    """Invite a participant: they join with one command, which makes their key. It works once, for one key.
 
-    Whoever uses it first takes part under her name, so give it to her by a way that you both trust.
+    Whoever uses it first takes part under the participant's name, so send it in a way that you both trust.
 
     Example: truthfl invite Ada --out served
     """
@@ -98,7 +98,7 @@ def invite(
     serving = served_in(out)
     invitation = new_invitation(serving, name, address, USUAL_DAYS if days is None else days)
     target = file or Path(f"{name}.invitation")
-    # First, so that no row is signed for an invitation that cannot be kept.
+    # Checked first, so that no row is signed for an invitation that cannot be stored.
     if not line and not write_file(target, invitation.text(), private=True, keep_existing=True):
         raise InputError(f"{target} exists already, and is not replaced; name another file.")
 
@@ -115,7 +115,7 @@ def invite(
         print(invitation.line())
         return
     given.say(f"{name} is invited by {target}, which is good once, until {until_words(invitation)}.", "")
-    print(f"She joins with: truthfl join {target.name} --data HER-DATA")
+    print(f"They join with: truthfl join {target.name} --data THEIR-DATA")
 
 
 def share(
@@ -123,14 +123,14 @@ def share(
     out: Annotated[
         Path, typer.Option(help="Folder for one file per client: NAME.npz of pictures, NAME.csv of others.")
     ] = Path("truthfl-shares"),
-    seed: Annotated[int, typer.Option(help="Of the labels that clients with a behaviour draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the labels that clients with a behaviour draw.")] = 0,
     labels: Annotated[
         bool, typer.Option(help="With labels, as each client's behaviour makes them, or without.")
     ] = True,
 ) -> None:
-    """Write each client's share of a job's data into a file of her own, in the order in which samples are asked for.
+    """Write each client's share of a job's data to a separate file, in the order in which samples are asked for.
 
-    For trying a federation: real participants bring their own.
+    Use this to try a federation: real participants bring their own data.
 
     Example: truthfl share hospital.toml --out shares
     """

@@ -1,6 +1,6 @@
 """`truthfl approve`, `pause`, `resume`, `end`, `remove`, `accept`, `refuse`, `extend`: what the operator does to a job.
 
-Each writes a signed row to the ledger, which the server heeds, now or when it goes on.
+Each writes a signed row to the ledger. The server obeys it, now or when it goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from truthfl.ledger.commands import Command
     from truthfl.ledger.job_view import JobView
 
-Out = Annotated[Path, typer.Option(help="The operator's folder, as of truthfl serve.")]
+Out = Annotated[Path, typer.Option(help="The operator's folder, as in truthfl serve.")]
 Key = Annotated[
     Path | None, typer.Option(help="The operator's key; the one that truthfl serve was started with unless given.")
 ]
@@ -34,7 +34,7 @@ DEFAULT_OUT = Path("truthfl-serve")
 
 @dataclass(frozen=True)
 class Given:
-    """What was commanded, to which job, whether its server runs, and whether there is a contract."""
+    """The command, its job, whether the job's server runs, and whether there is a contract."""
 
     command: Command
     runs: bool
@@ -45,7 +45,7 @@ class Given:
 
 
 def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None, job: Job = None) -> None:
-    """Pause a job: nothing is asked of anybody, and no deadline comes nearer, until truthfl resume.
+    """Pause a job: until truthfl resume, nobody is asked for anything, and deadlines stand still.
 
     A round that has begun is finished first.
 
@@ -57,7 +57,7 @@ def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = Non
 
 
 def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None, job: Job = None) -> None:
-    """Let a paused job go on; deadlines are later by the pause.
+    """Let a paused job go on; the pause extends its deadlines.
 
     Example: truthfl resume --out served
     """
@@ -67,10 +67,10 @@ def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = No
 
 
 def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None, job: Job = None) -> None:
-    """End a job early. Before there is a contract nobody is paid; later, what was delivered is paid for.
+    """End a job early. Before there is a contract, nobody is paid; later, delivered work is paid for.
 
-    While participants label, those who are done audition and are paid for labels. During the rounds, the one that has
-    begun is finished, the model is tested, and computing is paid by the share of all rounds of the contract.
+    During labeling, participants who are done audition and are paid for labels. During the rounds, the current round is
+    finished and the model is tested; computing is paid in proportion to the contract's rounds.
 
     Example: truthfl end --out served --why "the model is good enough"
     """
@@ -85,16 +85,16 @@ def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None,
 
 
 def remove(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant, as the job knows her.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant's name in the job.")],
     out: Out = DEFAULT_OUT,
     key: Key = None,
     why: Why = "",
     who: Who = None,
     job: Job = None,
 ) -> None:
-    """Remove a participant: nothing more is asked of her, and the job goes on with the others.
+    """Remove a participant: nothing more is asked of them, and the job goes on with the others.
 
-    She is told, keeps what she earned, and gets her receipt with this command in it.
+    The participant is told, keeps what they earned, and gets a receipt that has this command.
 
     Example: truthfl remove Ben --out served --why "he asked to leave"
     """
@@ -113,7 +113,7 @@ def accept(
 ) -> None:
     """Accept a solo model that is too good to be paid unseen: it is paid as offered, and takes part.
 
-    If you did not decide in time, it took part as well, and its payment waits for this.
+    If you did not decide in time, it took part anyway, and its payment waits for this command.
 
     Example: truthfl accept Ben --out served --why "he is a radiologist"
     """
@@ -132,7 +132,7 @@ def refuse(
 ) -> None:
     """Refuse a solo model that is too good: it is not paid, and takes no part in the joint training.
 
-    The participant is told the reason, and their receipt has this command.
+    The participant is told the reason, and gets a receipt that has this command.
 
     Example: truthfl refuse Ben --out served --why "it is a public model"
     """
@@ -175,7 +175,7 @@ def approve(
     who: Who = None,
     job: Job = None,
 ) -> None:
-    """Show the plan that a server waits with, and say whether its offers are sent.
+    """Show the plan that waits for approval, and decide whether its offers are sent.
 
     Example: truthfl approve --out served
     """
@@ -214,7 +214,7 @@ def approve(
 def _do(
     kind: str, out: Path, key: Path | None, job: str | None, who: str | None, why: str, **asked: str | float | None
 ) -> Given:
-    """Give a command of this kind; for `asked` see `command_fields`."""
+    """Give a command of this kind; for `asked`, see `command_fields`."""
     from truthfl.federation.operator.commands import command_fields
 
     return give(out, key, job, who, why, kind, partial(command_fields, kind, **asked))  # type: ignore[arg-type]
@@ -231,7 +231,7 @@ def give(
 ) -> Given:
     """Write a command to the ledger of this folder.
 
-    fields  returns those of the command besides its reason, by the job as it is now; or raises `InputError`
+    fields  returns the command's fields besides its reason, from the job's present state, or raises `InputError`
     """
     from truthfl.federation.operator.commands import user_name, write_command
     from truthfl.federation.operator.live_status import read_live_status, read_serving
@@ -251,7 +251,7 @@ def give(
         recorded = serving.job if serving is not None else None if status is None else status.job
         jobs = ledger.jobs()
         if not jobs or (job is not None and job not in jobs):
-            jobs = ledger.all_jobs()  # it is said below that they are another operator's
+            jobs = ledger.all_jobs()  # a message below says that they are another operator's
         name = select_job(jobs, job or (recorded if recorded in jobs else None), ledger.name)
         live = live if live is not None and live.job == name else None
         contracts: list[bool] = []
@@ -268,7 +268,7 @@ def give(
             kind=kind,
             by=who or user_name(),
             why=why,
-            other_key=f"this key is not that of the operator of job {name}; name hers with --key.",
+            other_key=f"this key is not the key of the operator of job {name}; name theirs with --key.",
         )
     return Given(read_command(entry.document), live is not None, contracts[-1])
 
@@ -281,7 +281,7 @@ def _ledger_address(out: Path) -> str:
 
 
 def _usual_key(out: Path, recorded: str | None) -> Path:
-    """The operator's key: the recorded one, or the one in her folder."""
+    """The operator's key: the recorded one, or the one in the folder."""
     path = out / "operator" if recorded is None else Path(recorded)
     if not path.is_file():
         raise InputError(f"there is no key of the operator's at {path}; name it with --key.")

@@ -48,7 +48,7 @@ MEANING = (
 
 
 def phone_access(phone: bool, address: str | None, port: int) -> PhoneAccess | None:
-    """How a phone is to reach the page; None if it is not."""
+    """How a phone reaches the page; None if it does not."""
     if not phone:
         if address is not None:
             raise InputError("--phone-address is for --phone; say that, too.")
@@ -59,7 +59,7 @@ def phone_access(phone: bool, address: str | None, port: int) -> PhoneAccess | N
 
 
 def print_phone_page(page: OpenPhonePage, kind: str) -> None:
-    """Show the code and the address for the phone, what to compare, and what it means.
+    """Show the code and the address for the phone, what to compare, and what this means.
 
     kind  of the samples: picture, text, row
     """
@@ -77,7 +77,7 @@ def print_phone_page(page: OpenPhonePage, kind: str) -> None:
 
 
 def tell_login(outcome: LoginOutcome, address: str) -> None:
-    """Say on standard error what became of a device that opened the link."""
+    """Report on standard error the outcome for a device that opened the link."""
     from truthfl.page.access import LoginOutcome
 
     sentences = {
@@ -114,7 +114,7 @@ def join(
         typer.Argument(metavar="[INVITATION]", help="The file or line that you got; - reads standard input."),
     ] = None,
     server: Annotated[str | None, typer.Option(help="HOST:PORT of the operator's server, without invitation.")] = None,
-    name: Annotated[str | None, typer.Option(help="The name that the job knows you by, without invitation.")] = None,
+    name: Annotated[str | None, typer.Option(help="Your name in the job, without invitation.")] = None,
     key: Annotated[
         Path | None, typer.Option(help="Your private key, made by truthfl keys participant; by join, if invited.")
     ] = None,
@@ -124,7 +124,7 @@ def join(
     operator: Annotated[
         Path | None,
         typer.Option(
-            help="The operator's public key, operator.pub: offers of any other are refused. Invitations have it."
+            help="The operator's public key, operator.pub; offers by other keys are refused. Invitations have it."
         ),
     ] = None,
     home: Annotated[Path, typer.Option(help="Your folder: offers, answers, receipts.")] = Path("truthfl-home"),
@@ -151,8 +151,8 @@ def join(
 ) -> None:
     """Take part: answer the offer, label, train on your own data, get your receipt. Your data stay where they are.
 
-    Where samples have no labels yet, or the offer is yours to answer, a page opens in your browser. A task of the
-    operator's own is loaded only from the file or module that you name; a FILE.toml has the [task] of the job.
+    A page opens in your browser if samples have no labels yet, or if you must answer the offer. The operator's custom
+    task is loaded only from the file or module that you name; a FILE.toml has the [task] of the job.
 
     Example: truthfl join Ada.invitation --data my-pictures
     """
@@ -223,7 +223,7 @@ def join(
 
 
 def _owed_receipt(home: Path) -> str:
-    """What to do where no server answers somebody who has accepted an offer and has no receipt of that job."""
+    """What to do if no server answers a participant who accepted an offer and has no receipt of that job."""
     from truthfl.home import participant_folder
 
     offer = participant_folder.last_accepted_offer(home)
@@ -242,10 +242,10 @@ def _tell(sentence: str) -> None:
 
 @dataclass
 class _ShownDocuments:
-    """The documents in her folder that were shown: hashes of offers, number of receipts, last news.
+    """The documents in the participant's folder that were shown: hashes of offers, number of receipts, last news.
 
-    over    whether the job is over for her, without a receipt
-    faulty  whether a receipt does not hold, or contradicts what her computer sent
+    over    whether the job is over for the participant, without a receipt
+    faulty  whether a receipt does not hold, or contradicts what the participant's computer sent
     """
 
     offers: set[str]
@@ -256,7 +256,7 @@ class _ShownDocuments:
 
 
 def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: bool) -> bool:
-    """Show new offers, receipts and news; return whether the job is over: with its receipt, or news that it is over.
+    """Show new offers, receipts and news; return whether the job is over, by its receipt or by news.
 
     ask  whether offers are answered in the terminal
     """
@@ -303,7 +303,7 @@ def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool, phon
     names = tuple(label for label in labels or () if isinstance(label, str))
     task = TaskChoice.of_argument(settings.task).load()
     of_task = task.class_names_in(names) if names else task.classes
-    classes = of_task or (() if labels is None else DIGITS)  # the job's come with the offer
+    classes = of_task or (() if labels is None else DIGITS)  # the job's classes come with the offer
     page = open_pages.enter_context(
         open_page(
             home,
@@ -325,7 +325,7 @@ def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool, phon
 
 
 def _opinion(settings: Settings) -> OpinionSource:
-    """Her own model, to be asked about her labels."""
+    """The participant's own model, which judges their labels."""
     from truthfl.federation.participant.node_settings import solo_opinion
 
     return solo_opinion(settings)
@@ -375,7 +375,7 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
 
 
 def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
-    """Check a receipt, also against what her computer sent, and show it; return whether it holds."""
+    """Check a receipt, also against what the participant's computer sent, and show it; return whether it holds."""
     from truthfl.home.record import late_rounds, report_under_way, unasked_rounds
     from truthfl.ledger.evidence import amount_text, minor_money
     from truthfl.ledger.settlement import was_ended

@@ -57,20 +57,20 @@ def label(
         Path | None, typer.Option(metavar="FILE", help="Write the labels to a .json (Label Studio's) or .csv file.")
     ] = None,
     import_: Annotated[
-        Path | None, typer.Option("--import", metavar="FILE", help="Take labels in from such a file.")
+        Path | None, typer.Option("--import", metavar="FILE", help="Import labels from such a file.")
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="With --import: the file's labels replace yours where they differ.")
     ] = False,
     keep_other_classes: Annotated[
-        bool, typer.Option("--keep-other-classes", help="Go on where there are labels of other classes; they are kept.")
+        bool, typer.Option("--keep-other-classes", help="Go on despite labels of other classes; they are kept.")
     ] = False,
 ) -> None:
     """Label pictures, texts or rows of a table in a page in your own browser; nothing leaves this machine.
 
-    Every decision is on the disk before the next one shows, so it can be left and gone on with at any time. With
-    --export or --import, labels are written or taken in, and no page is opened.
-    With --phone, the page is served to your phone in your own network, too.
+    Every decision is on the disk before the next sample shows, so you can stop and go on at any time. With --export or
+    --import, labels are written or read, and no page is opened. With --phone, your phone can open the page too, in
+    your own network.
 
     Example: truthfl label --data photos --classes cat,dog,other
     """
@@ -98,7 +98,7 @@ def label(
 
 
 def _named_task(text: str) -> TaskChoice:
-    """The task that a person named."""
+    """The task that the user named."""
     from truthfl.learning.tasks.task_choice import TaskChoice
 
     return TaskChoice.of_argument(text)
@@ -118,7 +118,7 @@ def _kept_instructions(section: ClassesSection, home: Path) -> Instructions | No
 
 
 def open_in_browser(url: str, home: Path) -> None:
-    """Open the address in the browser by a private file that redirects to it.
+    """Open the address in the browser through a private file that redirects to it.
 
     The address contains a token, and all users of the machine can see the arguments of a process.
     """
@@ -174,7 +174,7 @@ def _serve(
 
 
 def _opinion(source: Source) -> OpinionSource:
-    """A quick model, to be asked about the labels."""
+    """A quick model that judges the labels."""
     from truthfl.samples.handmade_labels import quick_opinion
 
     return quick_opinion(source)
@@ -204,7 +204,7 @@ def _tell_other_classes(home: Path, source: Source, classes: tuple[str, ...], se
 
 
 def _classes_of_offer(home: Path, classes: tuple[str, ...], several: bool) -> tuple[tuple[str, ...], bool]:
-    """The classes of the offer in her folder, and whether a sample may have several; these if there is no offer."""
+    """The classes of the offer in the folder, and whether a sample may have several; without an offer, these."""
     from truthfl.page.documents import offer_in_force
 
     offer = offer_in_force(home)
@@ -229,7 +229,7 @@ def _exchange(
         if import_ is not None:
             may_replace = _may_replace if not replace else lambda _: True
             taken = import_labels(import_, source, store, classes, may_replace, several=several)
-            print(f"{taken:,} labels taken in from {import_}.")
+            print(f"{taken:,} labels imported from {import_}.")
         if export is not None:
             written = export_labels(export, source, store, several=several)
             print(f"{written:,} labels of {len(source):,} samples written to {export}.")
@@ -238,7 +238,7 @@ def _exchange(
 
 
 def _may_replace(count: int) -> bool:
-    """Whether she says, at a terminal, that so many labels may be replaced; False without a terminal."""
+    """Whether the user agrees, at a terminal, to replace this many labels; False without a terminal."""
     if not sys.stdin.isatty():
         return False
     one = "label differs from the one" if count == 1 else "labels differ from the ones"

@@ -1,4 +1,4 @@
-"""`truthfl ledger` and `truthfl settle`: show, check, anchor, export and settle a ledger; make a receipt again."""
+"""`truthfl ledger` and `truthfl settle`: show, check, anchor, export and settle a ledger; write a receipt again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JobName = Annotated[str | None, typer.Option("--job", help="One job of it; all o
 
 @contextmanager
 def sentence_for_malformed_rows(opened_ledger: Ledger) -> Iterator[None]:
-    """Turn the errors that rows cause which truthfl did not write into a sentence."""
+    """Turn errors that come from rows that truthfl did not write into one sentence."""
     try:
         yield
     except TruthflError:
@@ -44,7 +44,7 @@ def sentence_for_malformed_rows(opened_ledger: Ledger) -> Iterator[None]:
 
 OperatorKey = Annotated[
     Path | None,
-    typer.Option(help="The operator's key; the one beside the ledger, or with which a job was served there."),
+    typer.Option(help="The operator's key; by default the one beside the ledger, or the one that served a job there."),
 ]
 
 
@@ -55,7 +55,7 @@ def anchor(
 ) -> None:
     """Print and keep the signed hash of the last row. Keep a copy on another machine, or give it to others.
 
-    A check with an anchor finds that rows were removed from the ledger's end, or that it was written anew.
+    A check with an anchor notices if rows were removed from the ledger's end, or if the ledger was rewritten.
 
     Example: truthfl ledger anchor served/ledger.db --key keys/operator
     """
@@ -70,7 +70,7 @@ def anchor(
 
 
 def usual_key(address: str) -> Path:
-    """The operator's key in the folder of a ledger that is a file, or the one with which a job was served there.
+    """The operator's key beside a ledger that is a file, or the one that served a job there.
 
     Raise `InputError` if there is none.
     """
@@ -105,7 +105,7 @@ def required_jobs(opened_ledger: Ledger, key_file: Path) -> list[str]:
 
 
 def require_not_gone_back(opened_ledger: Ledger, address: str) -> None:
-    """Raise `InputError` if the ledger contradicts the anchors that are kept beside it: what was sent may seem due."""
+    """Raise `InputError` if the ledger contradicts the anchors beside it: sent payments might then seem due."""
     from truthfl.ledger.backup import first_contradiction, read_anchors, usual_anchor_file
 
     file = usual_anchor_file(address)
@@ -135,9 +135,9 @@ def receipt(
     job: JobName = None,
     out: Annotated[Path | None, typer.Option(help="File to write; standard output unless given.")] = None,
 ) -> None:
-    """A client's signed receipt again, for example for one who was offline; the same bytes each time.
+    """Write a client's signed receipt again, for example if they were offline; the bytes are the same each time.
 
-    She puts the file into the folder `receipts` of her home, where her page checks it.
+    The client puts the file into the folder `receipts` of their home, where their page checks it.
 
     Example: truthfl ledger receipt truthfl-run/ledger.db --client Ada --out ada.json
     """
@@ -173,12 +173,12 @@ def settle(
     key: OperatorKey = None,
     json: Annotated[bool, typer.Option("--json", help="The payments as JSON.")] = False,
 ) -> None:
-    """Settle a job that was trained and tested, however often it is called: everybody is paid once.
+    """Settle a trained and tested job. However often you call it, everybody is paid once.
 
-    Payments go from due to sent to confirmed or failed; a failed one may be sent again. Without --client, those that
-    cannot become what is marked stay as they are. An amount of 0 or less is not due. What is due for a solo model that
-    is too good is not sent, nor in the JSON, until you say truthfl accept. Only rows that the operator's key signed
-    count; other operators' jobs are not touched.
+    Payments go from due to sent to confirmed or failed; a failed one may be sent again. Without --client, payments that
+    cannot get the new mark stay as they are. An amount of 0 or less is not due. Pay for a solo model that is too good
+    is not sent, and not in the JSON, until you give truthfl accept. Only rows that the operator's key signed count;
+    other operators' jobs are not touched.
 
     Example: truthfl settle truthfl-run/ledger.db --mark sent --client Ada --reference TX-1
     """
@@ -226,13 +226,13 @@ def settle(
     )
     for payment in skipped:
         if payment.client not in unseen:
-            print(f"{plain(payment.client)} was left as she is: {payment.state}.")
+            print(f"{plain(payment.client)} stays as is: {payment.state}.")
     if kept:
         print(kept)
 
 
 def _keep_anchor(opened_ledger: Ledger, address: str, key_file: Path) -> str:
-    """Keep an anchor of what was marked, so that a copy from before it is found; return a sentence on it."""
+    """Keep an anchor after marking, so that an older copy is noticed; return a sentence about it."""
     from truthfl.ledger.backup import usual_anchor_file
 
     file = usual_anchor_file(address)
@@ -284,24 +284,24 @@ def check(
     address: LedgerAddress,
     receipt: Annotated[
         Path | None,
-        typer.Option(help="A client's receipt, held against the ledger and, in their folder, their record."),
+        typer.Option(help="A client's receipt, compared with the ledger and, in their folder, with their record."),
     ] = None,
     anchor: Annotated[
-        Path | None, typer.Option(help="A file of anchors, held against the ledger; LEDGER.anchors if it is there.")
+        Path | None, typer.Option(help="Anchors to compare with the ledger; by default LEDGER.anchors, if it exists.")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="The published model (.npy), to recompute the loss.")] = None,
     test: Annotated[Path | None, typer.Option(help="The published test set (.npz), to recompute the loss.")] = None,
     task: Annotated[
         str | None,
-        typer.Option(metavar="FILE.py:Class", help="The operator's own task, to recompute the loss."),
+        typer.Option(metavar="FILE.py:Class", help="The operator's custom task, to recompute the loss."),
     ] = None,
     job: JobName = None,
 ) -> None:
     """Recompute everything: hashes, signatures, commitment, loss, pay; name the first wrong row (exit code 1).
 
-    The loss is recomputed where model and test set are: in `models` beside a ledger that is a file, or as given. A job
-    on a task of the operator's own needs that task, since code is loaded only from what you name with --task. That rows
-    were removed from the ledger's end is found with a receipt, or an anchor that was made before.
+    The loss is recomputed from model and test set: those in `models` beside a ledger that is a file, or those given. A
+    job on the operator's custom task needs that task, since code is loaded only from what you name with --task. To
+    notice rows removed from the ledger's end, the check needs a receipt, or an anchor made before.
 
     Example: truthfl ledger check truthfl-run/ledger.db
     """
@@ -354,9 +354,9 @@ def export(
 ) -> None:
     """Payments for a payout provider, each with its permanent idempotency key.
 
-    Only rows that the operator's key signed count, so that nobody is paid for what others wrote into the database; the
-    public key (.pub) will do. What is due for a solo model that is too good is left out, and named, until you say
-    truthfl accept.
+    Only rows that the operator's key signed count, so nobody is paid for what others wrote into the database. The
+    public key (.pub) is enough. Pay for a solo model that is too good is left out, and named, until you give truthfl
+    accept.
 
     Example: truthfl ledger export truthfl-run/ledger.db --out payout.csv
     """
@@ -367,7 +367,7 @@ def export(
     writers = {"csv": payout_csv, "json": payout_json}
     if form not in writers:
         raise InputError(f"format is {form!r}; it must be csv or json.")
-    open_for_reading(address).close()  # it is said first if there is no ledger
+    open_for_reading(address).close()  # reports first if there is no ledger
     operator = operator_line(key, address)
     with open_for_reading(address, operator) as opened_ledger, sentence_for_malformed_rows(opened_ledger):
         require_not_gone_back(opened_ledger, address)
@@ -469,7 +469,7 @@ def _loss_fault(
 
 
 def _missing_receipts(view: JobView) -> list[str]:
-    """A sentence on the clients who were settled and have no receipt in the ledger, if there are any."""
+    """A sentence about settled clients without a receipt in the ledger, if there are any."""
     names = [name for name in view.settlements if name not in view.receipts]
     if not names:
         return []
@@ -477,7 +477,7 @@ def _missing_receipts(view: JobView) -> list[str]:
 
 
 def _anchor_fault(address: str, given: Path | None, entries: Sequence[Entry]) -> tuple[str | None, list[str]]:
-    """The first contradiction to anchors, in the file given or the usual one, and what to say if there is none."""
+    """The first contradiction of the anchors, in the given file or the usual one; what to say if there is none."""
     from truthfl.ledger.backup import first_contradiction, read_anchors, usual_anchor_file
 
     file = given or usual_anchor_file(address)

@@ -1,4 +1,4 @@
-"""Printing of results, tables, progress, QR codes and messages; exit codes."""
+"""Prints results, tables, progress, QR codes and messages."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def table(
     text: Sequence[int] = (0,),
     lines: bool = False,
 ) -> Table:
-    """Return a table; `text` has the positions of columns aligned to the left. A line separates a row of totals.
+    """Return a table; `text` has the positions of left-aligned columns. A line separates a row of totals.
 
-    Names and other texts in it may be of strangers. `lines`: whether a cell may have several lines, which only a table
-    without names of strangers should.
+    Names and other texts in it may come from strangers. `lines` says whether a cell may have several lines; use it only
+    for tables without strangers' names.
     """
     from rich import box
     from rich.table import Table
@@ -89,7 +89,7 @@ ActivityProgress = Callable[[str, int, int], None]
 
 @contextmanager
 def progress_bar() -> Iterator[ActivityProgress | None]:
-    """Show a progress bar on standard error; yield the function that updates it, or None if that is no terminal."""
+    """Show a progress bar on standard error; yield the function that updates it, or None without a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as RichProgress
@@ -110,7 +110,7 @@ def progress_bar() -> Iterator[ActivityProgress | None]:
 
 @contextmanager
 def exit_on_failure(folder: Path) -> Iterator[None]:
-    """Exit with one sentence if the work is interrupted or fails; its partial results are in the folder."""
+    """Exit with one sentence if the work is interrupted or fails; partial results stay in the folder."""
     from truthfl.studies.work import WorkError
 
     try:
@@ -123,7 +123,7 @@ def exit_on_failure(folder: Path) -> Iterator[None]:
         raise typer.Exit(FAILED) from None
 
 
-QUIET = 4  # modules around the code that must be light
+QUIET = 4  # light modules that must surround the code
 LIGHT_ON_DARK = "\x1b[38;5;231;48;5;16m"  # white and black that no colour scheme changes
 RESET = "\x1b[0m"
 HALVES = {(0, 0): "█", (0, 1): "▀", (1, 0): "▄", (1, 1): " "}  # of upper and lower module: 1 is dark
@@ -186,6 +186,6 @@ def privacy_sentence(plan: Plan) -> str | None:
         return "Gradients are clipped; without noise that promises nothing of what can be learned from them."
     least, most = min(one.epsilon for one in found), max(one.epsilon for one in found)
     return (
-        f"Noise of {found[0].noise:g} times clip: each client's epsilon, of all that she sends in this job, is "
+        f"Noise of {found[0].noise:g} times clip: each client's epsilon, for all that they send in this job, is "
         f"{least:.1f} to {most:.1f} at a delta of {found[0].delta:g}."
     )

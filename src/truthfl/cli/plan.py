@@ -1,4 +1,4 @@
-"""`truthfl plan`: what a job would ask and pay, as tables or JSON."""
+"""`truthfl plan`: what a job would ask for and pay, as tables or JSON."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What is printed of the plan of either kind of job.
+    """What is printed about the plan of either kind of job.
 
-    report    of the contract
+    report    the contract's report
     economics worth, cost and pay of all work
-    warnings  what speaks against the plan, except of money
+    warnings  reasons against the plan, except money
     remarks   what else an operator should know
-    lies      what a short search for lies found on pilot data; None for a job without data
+    lies      the result of a short search for lies on pilot data; None for a job without data
     privacy   what noise promises, as JSON; empty without noise
     """
 
@@ -62,7 +62,7 @@ class Shown:
 
     @property
     def sentences(self) -> list[str]:
-        """What is printed beneath the tables."""
+        """The sentences below the tables."""
         sums = self.economics
         return [
             *self.report.sentences(),
@@ -82,7 +82,7 @@ class Shown:
             out.print(sentence)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything as JSON values and arrays."""
+        """The plan as JSON values and arrays."""
         lies = self.lies
         return {
             **self.report.as_json(),
@@ -96,7 +96,7 @@ class Shown:
 
 
 def _lie_json(lie: PilotLie) -> dict[str, object]:
-    """A lie that was found on pilot data: the point, the rises of the losses and the gain, for each client."""
+    """A lie found on pilot data: the point, the rises of the losses and the gain, for each client."""
     return {
         "words": lie.point.words,
         "kind": lie.point.kind,
@@ -173,7 +173,7 @@ def shown_plan(job: DataJob, plan: Plan, lies: PilotLies) -> Shown:
 
 
 def _above_limit(plan: Plan, report: PlanReport, server: ServerSettings) -> list[str]:
-    """How many clients would get no offer, because it would pay more than the job allows."""
+    """How many clients would get no offer because it would pay more than the job allows."""
     above = int(np.count_nonzero(report.expected_pay > server.most_expected_pay * report.cost))
     if plan.contract.has_cap or not above:
         return []
@@ -186,7 +186,7 @@ def _above_limit(plan: Plan, report: PlanReport, server: ServerSettings) -> list
 def plan_and_search(
     job: DataJob, workers: int | Workers | None = None, folder: Path = Path()
 ) -> tuple[Plan, PilotLies]:
-    """Plan on pilot data and search for lies there, with a progress bar; workers elsewhere keep results in a folder."""
+    """Plan and search for lies on pilot data, with a progress bar; workers elsewhere keep results in a folder."""
     from truthfl.adversary.pilot_lies import search_on_pilot
 
     with progress_bar() as report_progress:
@@ -203,7 +203,7 @@ def plan_and_search(
 def _trained_by(
     workers: int | Workers | None, job: DataJob, folder: Path, progress: ActivityProgress, activity: str
 ) -> AbstractContextManager[None]:
-    """The context of one activity, in which workers elsewhere train."""
+    """The context of an activity in which workers elsewhere train."""
     if workers is None or isinstance(workers, int):
         return nullcontext()
     from truthfl.files import require_writable
@@ -211,7 +211,7 @@ def _trained_by(
     from truthfl.studies.work import Store
 
     if not can_be_planned_elsewhere(job):
-        raise InputError("--on plans with the tasks and aggregations that come along; plan one of your own without it.")
+        raise InputError("--on plans with built-in tasks and aggregations; plan a custom one without it.")
     require_writable(folder)
     return planned_by(workers, Store(folder / "tasks"), partial(progress, activity))
 
@@ -225,7 +225,7 @@ def plan(
     out: Annotated[Path, typer.Option(help="With --on: folder for what was trained.")] = Path("truthfl-plan"),
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """What each client would be asked to do and paid for it. Of a job on data, nothing runs but the server's own pilot.
+    """What each client would be asked to do, and their pay. Of a job on data, only the server's own pilot runs.
 
     Example: truthfl plan hospital.toml --contract lceme --json
     """

@@ -30,15 +30,15 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, rounds and cells: under a minute.")] = False,
     seeds: Annotated[int | None, typer.Option(help="Trainings per point: 20, or 3 with --quick.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files; 5,000 digits come along.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files; or else built-in digits.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-reproduction"),
     workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores unless given.")] = None,
     on: On = None,
     json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
 ) -> None:
-    """The paper's figures and claims, made again on real MNIST: report.html, pictures, tables.
+    """Reproduce the paper's figures and claims on real MNIST: report.html, pictures, tables.
 
-    What was done is kept in the folder, and a call after an interruption goes on from there.
+    Finished work is kept in the folder, and a call after an interruption goes on from there.
 
     Example: truthfl reproduce 6 7 --seeds 10
     """
@@ -106,7 +106,7 @@ def _print(reproduction: Reproduction, report: Path) -> None:
 
 
 def errata(json: Annotated[bool, typer.Option("--json", help="One object per error.")] = False) -> None:
-    """What the paper prints, what is right, and what goes wrong otherwise: computed now, both ways.
+    """The paper's errors: what it prints, what is right, and what goes wrong otherwise, computed now in both ways.
 
     Example: truthfl errata
     """
@@ -134,7 +134,7 @@ def size(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer labels, clients and draws: some 10 seconds, and little is resolved.")
     ] = False,
-    data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files; 5,000 digits come along.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files; or else built-in digits.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws and the runs.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-sizes"),
     workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores unless given.")] = None,

@@ -22,13 +22,13 @@ ROWS_SHOWN = 40
 
 def run(
     job_file: JobFile = None,
-    seed: Annotated[int, typer.Option(help="Of labels, batches and the test draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of labels, batches and the test draw.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the ledger, results.json and report.html.")] = Path(
         "truthfl-run"
     ),
     ledger: Annotated[str | None, typer.Option(help="File or postgresql:// address; ledger.db in the folder.")] = None,
     simulation: Annotated[
-        bool, typer.Option("--simulation", help="On Flower's simulation, if it is installed, in place of one process.")
+        bool, typer.Option("--simulation", help="Use Flower's simulation, if it is installed, instead of one process.")
     ] = False,
     contract: Annotated[
         str | None,
@@ -41,8 +41,8 @@ def run(
 ) -> None:
     """Run a job in one process: enrol, plan, offer, label, audition, train, test, pay, report.
 
-    It is the protocol of a real federation, with simulated clients; what was promised and paid is in the ledger. A job
-    that was interrupted goes on where it was; the results of a complete one are shown once more.
+    It uses the protocol of a real federation with simulated clients; the ledger has all promises and payments. An
+    interrupted job goes on where it was; for a complete job, the results are shown again.
 
     Without a job: ten clients with real MNIST digits, four of them dishonest.
 
@@ -116,7 +116,7 @@ def run(
 
 
 def _warn_of_pay(plan: PlanSummary) -> None:
-    """Say on standard error, before offers go out, what the work is worth, costs and pays, if pay is warned of."""
+    """If there is a warning about pay, say before offers go out what the work is worth, costs and pays, on stderr."""
     economics = plan.economics
     if economics.warnings:
         for sentence in (economics.sentence, *economics.warnings):

@@ -1,7 +1,7 @@
 """`truthfl serve`: run a job with participants on other machines, show its page, and print what happens.
 
-Only named fields of an entry get into a line, so that no secret of a document does. After the job's end it stays for
-those who have not got their receipts.
+A printed line has only named fields of an entry, so no secret of a document is printed. After the job's end, the server
+stays for participants who have not received their receipts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ COLUMNS = ["client", "labels", "batch", "cost", "expected pay", "of cost", "most
 
 
 def print_plan_summary(plan: PlanSummary) -> None:
-    """A table of who is asked what for how much, and some sentences."""
+    """A table of the work and pay offered to each client, and some sentences."""
     out, count, units = console(), len(plan.offers), plan.minor_units
     rows = [
         [
@@ -80,7 +80,7 @@ def print_plan_summary(plan: PlanSummary) -> None:
 
 
 def sentences(plan: PlanSummary) -> list[str]:
-    """What the work is worth, costs and pays, what can be owed, warnings, and who is not asked."""
+    """Worth, cost and pay of the work, what can be owed, warnings, and the clients who are not asked."""
     expected, highest = (amount_text(amount, plan.minor_units) for amount in (plan.total_expected, plan.total_most))
     most = (
         f"and never more than {highest}"
@@ -97,7 +97,7 @@ def sentences(plan: PlanSummary) -> list[str]:
 
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
-REFUSED = "refused"  # the event of somebody who was not let in
+REFUSED = "refused"  # the event that somebody was not admitted
 WARNING = "warning"
 LONGEST_LINE = 1000  # letters
 NUMBERS = {  # by kind: the fields of its document that are in a JSON line
@@ -112,7 +112,7 @@ NUMBERS = {  # by kind: the fields of its document that are in a JSON line
     "payment": ("amount",),
 }
 WORDS = {"rejection": ("stage", "reason"), "payment": ("state", "currency")}
-SIGNED_KINDS = ("answer", "final", "offer", "command")  # whose entries hold a document with its signature
+SIGNED_KINDS = ("answer", "final", "offer", "command")  # their entries hold a document with its signature
 
 
 def require_format(name: str) -> str:
@@ -123,9 +123,9 @@ def require_format(name: str) -> str:
 
 
 def log_line(entry: Entry, terms: JobTerms | None, log_format: str = TEXT) -> str | None:
-    """One line about this entry; None in the text format for kinds that it leaves out.
+    """One line about this entry; None if the text format leaves out its kind.
 
-    terms   the job's, None before there are any; they say what a minor unit is
+    terms   the job's terms, None before there are any; they define the minor unit
     """
     try:
         if log_format == TEXT:
@@ -140,7 +140,7 @@ def log_line(entry: Entry, terms: JobTerms | None, log_format: str = TEXT) -> st
 
 
 def stage_line(job: str, change: StageChange | RoundWaits, log_format: str = TEXT) -> str:
-    """One line about the stage that the server has entered, about a pause, or a round that waits for people."""
+    """One line about a stage that the server has entered, a pause, or a round that waits for people."""
     if isinstance(change, RoundWaits):
         return _waits_line(job, change, log_format)
     until = "" if change.deadline is None else f", until {_local_clock(change.deadline)}"
@@ -152,7 +152,7 @@ def stage_line(job: str, change: StageChange | RoundWaits, log_format: str = TEX
 
 
 def event_line(event: str, job: str, message: str) -> str:
-    """A JSON line about something that is in no ledger, of this moment."""
+    """A JSON line, with the present time, about something that is in no ledger."""
     level = "warning" if event in (REFUSED, WARNING) else "info"
     return _json(_common(datetime.now(UTC).isoformat(), level, event, job, message))
 
@@ -187,7 +187,7 @@ def _common(at: str, level: str, event: str, job: str, message: str) -> dict[str
 
 
 def _client_of(entry: Entry) -> str | None:
-    """Whom the entry is about; None if it is about all, or about a node that is no client."""
+    """The client whom the entry is about; None if it is about all, or about a node that is no client."""
     document = entry.document
     inner = document.get("document", {}) if entry.kind in SIGNED_KINDS else document
     name = entry.key.partition("/")[2] if entry.kind == "offer" else inner.get("client")
@@ -213,7 +213,7 @@ POLL_SECONDS = 0.2
 
 
 class Narrator:
-    """A context manager; entries that are there when it begins are not printed again.
+    """A context manager that prints new entries; entries that exist when it begins are not printed again.
 
     log_format  one of `job_log.FORMATS`
     live        the server's status, for its stages
@@ -244,7 +244,7 @@ class Narrator:
             over = self._ended.wait(POLL_SECONDS)
             try:
                 self._print_once()
-            except ServiceError:  # the ledger is out of reach; who conducts the job tells so
+            except ServiceError:  # the ledger is out of reach; the thread that conducts the job reports it
                 if over:
                     return
 
@@ -271,7 +271,7 @@ class Narrator:
 
 
 def tell(log_format: str, event: str, job: str, sentence: str) -> None:
-    """Print a sentence about a job that is in no ledger: as it is for people, as an event for programs."""
+    """Print a sentence that is in no ledger: as it is for people, as an event for programs."""
     print(
         event_line(event, job, sentence) if log_format == JSON else f"truthfl: {plain(sentence, LONGEST_LINE)}",
         flush=True,
@@ -279,7 +279,7 @@ def tell(log_format: str, event: str, job: str, sentence: str) -> None:
 
 
 def tell_at(log_format: str, event: str, job: str, sentence: str) -> None:
-    """As `tell`, with the time of day for people too."""
+    """As `tell`, but people also see the time of day."""
     if log_format == JSON:
         tell(log_format, event, job, sentence)
     else:
@@ -295,12 +295,12 @@ QUESTION = "Send these offers? [y/N]: "
 class ServeChoices:
     """How a job is served.
 
-    ask         whether offers are sent only after the operator has approved the plan
-    page        whether the operator's page is opened
-    browser     whether it is opened in a browser
-    metrics     the port of metrics; None for none
+    ask         whether the operator must approve the plan before offers are sent
+    page        whether the operator's page is served
+    browser     whether a browser opens it
+    metrics     the port of the metrics; None for no metrics
     log_format  one of `job_log.FORMATS`
-    linger      for how many minutes the server stays for those who have not got their receipts
+    linger      for how many minutes the server stays for participants without a receipt
     """
 
     ask: bool
@@ -320,7 +320,7 @@ def serve_job(
     choices: ServeChoices,
     show_result: Callable[[], None],
 ) -> None:
-    """Listen for nodes, conduct the job unless it is complete, and deliver the receipts that nobody took yet.
+    """Listen for nodes, conduct the job unless it is complete, and deliver the outstanding receipts.
 
     keys         the folder with the certificates; None without TLS
     show_result  called when the job is over
@@ -356,7 +356,7 @@ def serve_job(
 def _warn(kept: KeptJob, unknown: Sequence[str], uncomparable: Sequence[str], log_format: str) -> None:
     """Warn of deadlines that cannot be kept, and of what is `uncomparable`.
 
-    unknown  those who can still be invited
+    unknown  the clients who can still be invited
     """
     short = enrolment_warning(unknown, kept.job.server.enrol_seconds)
     for sentence in (*kept.job.warnings, *([] if short is None else [short]), *uncomparable):
@@ -364,7 +364,7 @@ def _warn(kept: KeptJob, unknown: Sequence[str], uncomparable: Sequence[str], lo
 
 
 def _linger(grid: MailboxGrid, kept: KeptJob, operator: Operator, choices: ServeChoices) -> None:
-    """Stay for those who have not got their receipts, for the time that was chosen; say who they are and what to do."""
+    """Stay for the chosen time for participants without a receipt; say who they are and what to do."""
     say = partial(tell, choices.log_format, "receipts", kept.name)
     missing = owed_receipts(operator.ledger, kept.name)
     if missing and choices.linger:
@@ -396,7 +396,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _open_more(stack: ExitStack, out: Path, serving: ServingInfo, key: PrivateKey, choices: ServeChoices) -> None:
-    """Open the operator's page and the metrics, if they are wanted."""
+    """Open the operator's page and the metrics, if requested."""
     if choices.metrics is not None:
         from truthfl.console.metrics import serve_metrics
 
@@ -412,13 +412,13 @@ def _open_more(stack: ExitStack, out: Path, serving: ServingInfo, key: PrivateKe
 
 
 def _tell_waiting(log_format: str, job: str, clients: int, activity: str, _done: int, _all: int) -> None:
-    """Tell when the job is in the ledger and participants can be invited."""
+    """Say when the job is in the ledger and participants can be invited."""
     if activity == WAITING:
         tell(log_format, "waiting", job, f"waiting for {clients} clients")
 
 
 def _refusal_teller(live: LiveWriter, job: str, log_format: str) -> Callable[[str, str], None]:
-    """A function that tells who was not let in and why, the same only once, and notes it in the live status."""
+    """A function that prints each refused connection and its reason once, and notes it in the live status."""
     told = set[tuple[str, str]]()
 
     def tell_refusal(address: str, reason: str) -> None:
@@ -431,7 +431,7 @@ def _refusal_teller(live: LiveWriter, job: str, log_format: str) -> Callable[[st
 
 
 def _show_unless(log_format: str) -> Callable[[PlanSummary], bool]:
-    """A function that approves every plan, and shows it to people."""
+    """A function that approves every plan and shows it to people."""
 
     def show(plan: PlanSummary) -> bool:
         if log_format == TEXT:
@@ -483,7 +483,7 @@ def _read_terminal(out: Path, plan: PlanSummary, log_format: str, answered: thre
 
 
 def _for_people(log_format: str) -> TextIO:
-    """Where to print what is no line of the log: not among the lines for programs."""
+    """Where to print what is not a line of the log, so that it stays apart from lines for programs."""
     return sys.stdout if log_format == TEXT else sys.stderr
 
 
@@ -491,9 +491,7 @@ MOST_MINUTES = 60 * 24 * 366
 
 
 def serve(
-    job_file: Annotated[
-        Path, typer.Argument(metavar="JOB.toml", help="The job; its clients are known by their names.")
-    ],
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job; names identify its clients.")],
     out: Annotated[Path, typer.Option(help="The operator's folder: ledger, secrets, checkpoints, models.")] = Path(
         "truthfl-serve"
     ),
@@ -510,14 +508,14 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
     ledger: Annotated[str | None, typer.Option(help="File or postgresql:// address; ledger.db in the folder.")] = None,
     seed: Annotated[
-        int | None, typer.Option(help="To repeat a job exactly; whoever knows it knows the test draw.")
+        int | None, typer.Option(help="To repeat a job exactly; whoever knows the seed knows the test draw.")
     ] = None,
     contract: Annotated[
         str | None,
         typer.Option(metavar="KIND", help="Another contract than the job's, for example: --contract lceme."),
     ] = None,
     new: Annotated[
-        bool, typer.Option("--new", help="Begin another job in a folder that has one: with pay of its own.")
+        bool, typer.Option("--new", help="Begin another job in a folder that has one; it is paid separately.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Send the offers of the plan without asking; it is shown all the same.")
@@ -537,10 +535,9 @@ def serve(
 ) -> None:
     """Listen for participants and run a job with them: enrol, plan, offer, label, audition, train, test, pay.
 
-    When the plan is made, you see who would be asked what for how much, and say whether these offers are sent: here,
-    on your page, or with truthfl approve. A job
-    that was interrupted goes on as it was begun: give the same command again. After its end the same command shows
-    the result, and delivers receipts to those who have none yet.
+    When the plan is made, you see the work and pay offered to each client, and decide whether to send these offers:
+    here, on your page, or with truthfl approve. To go on with an interrupted job, give the same command again. After
+    the job's end, the same command shows the result, and delivers receipts to participants who have none yet.
 
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
@@ -601,7 +598,7 @@ def serve(
 
 
 def _tell_differences(kept: KeptJob, job_file: Path, log: str) -> None:
-    """Say how the job is another one than its file describes today."""
+    """Say how the job differs from what its file describes today."""
 
     if kept.complete:
         tell(log, "complete", kept.name, f"job {kept.name} is complete; --new begins another.")
@@ -646,7 +643,7 @@ def _show_result(ledger: Ledger, name: str, out: Path, log_format: str) -> None:
 
 
 def _require_distinct_keys(folder: Path | None, job: DataJob) -> None:
-    """Raise InputError unless all of the job's clients with a public key in the folder have different ones."""
+    """Raise InputError if two of the job's clients have the same public key in the folder."""
     from truthfl.ledger.signing import read_public_line
 
     if folder is None:
@@ -658,4 +655,4 @@ def _require_distinct_keys(folder: Path | None, job: DataJob) -> None:
     for path in paths:
         other = owner.setdefault(read_public_line(path), path)
         if other is not path:
-            raise InputError(f"{other} and {path} are the same key; each participant has a key of their own.")
+            raise InputError(f"{other} and {path} are the same key; each participant needs their own key.")

@@ -1,4 +1,4 @@
-"""`truthfl status`: how a job stands, once or again and again, as a table, JSON or metrics."""
+"""`truthfl status`: the state of a job, once or repeatedly, as a table, JSON or metrics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def status_table(status: JobStatus) -> Table:
 
 
 def stage_words(status: JobStatus) -> str:
-    """Stage, since when, until when."""
+    """The stage, with its beginning and its deadline."""
     words = status.stage if status.since is None else f"{status.stage} since {local_time(status.since)}"
     if status.stage == "training" and status.rounds_planned is not None:
         words += f", {len(status.rounds):,} of {status.rounds_planned:,} rounds"
@@ -51,7 +51,7 @@ def stage_words(status: JobStatus) -> str:
 
 
 def local_time(at: str) -> str:
-    """A time in the ledger as the operator's clock shows it, with the date unless it is today."""
+    """A time from the ledger in the operator's time zone, with the date unless it is today."""
     try:
         moment = datetime.fromisoformat(at).astimezone()
     except ValueError:
@@ -61,7 +61,7 @@ def local_time(at: str) -> str:
 
 
 def status_lines(status: JobStatus) -> list[str]:
-    """Server, model, money, and what went wrong, each in a line."""
+    """Server, model, money and problems, each in a line."""
     lines = [_server_line(status)]
     if status.waits is not None:
         waits = status.waits
@@ -134,7 +134,7 @@ def _money_lines(status: JobStatus) -> list[str]:
 
 
 def _reasons(status: JobStatus) -> list[str]:
-    """Why people are out, and what was refused last."""
+    """Why participants are out, and the latest refusals."""
     out = [f"{one.name}: {one.state}; {one.reason.rstrip('.')}." for one in status.participants if one.reason]
     refusals = [f"{one.name}: {last.stage}: {last.reason}." for one in status.participants for last in one.refusals[:1]]
     strangers = [f"{one.who}: {one.reason}." for one in (*status.connections, *status.strangers)]
@@ -170,7 +170,7 @@ def status(
         bool, typer.Option("--metrics", help="Print it in the text format of Prometheus, without names.")
     ] = False,
 ) -> None:
-    """Show how a job stands: stage and deadline, who is there and has done what, the loss so far, money.
+    """Show the state of a job: stage and deadline, who is there, what they have done, the loss so far, money.
 
     It reads the operator's folder, while the job's server runs or afterwards, and changes nothing.
 
@@ -193,7 +193,7 @@ def status(
 
 
 def _show_until_interrupted(read: Callable[[], JobStatus]) -> None:
-    """Replace what is shown on a terminal every second; elsewhere, print it again when it has changed."""
+    """On a terminal, refresh the status every second; elsewhere, print it again when it has changed."""
     from rich.live import Live
 
     screen, last = console(), None

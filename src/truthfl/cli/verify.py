@@ -1,4 +1,4 @@
-"""`truthfl verify`: the best lie of any client; the option `--on`, by which a Ray cluster trains."""
+"""`truthfl verify`: the best lie of any client; the option `--on`, which trains on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ On = Annotated[
 
 @contextmanager
 def workers_on(on: str | None, workers: int | None = None) -> Iterator[int | Workers | None]:
-    """The workers of a study: the cluster that is named, or else so many processes."""
+    """The workers of a study: the named cluster, or else this many processes."""
     if on is None:
         yield workers
         return
@@ -74,9 +74,9 @@ def verify(
 ) -> None:
     """Does lying pay? The best lie under each payment rule, the other clients being honest.
 
-    For a job on data: an adversary searches the lie that gains most in real training; its gain is measured on splits
-    and seeds that the search has not seen. report.html in the folder; call again to continue after an interruption.
-    For a job that states its constants: on its loss model, by formula and search.
+    For a job on data, an adversary searches for the lie that gains most in real training; its gain is measured on
+    splits and seeds that the search has not seen. The folder gets report.html; call again after an interruption. For a
+    job that states its constants, the best lie on its loss model is found by formula and search.
 
     Example: truthfl verify hospital.toml --contract lceme --quick
     """
@@ -155,7 +155,7 @@ def _verify_by_training(
 
 
 def _scope_sentence(verification: JobVerification) -> str:
-    """What was searched and measured."""
+    """A sentence about what was searched and measured."""
     measurements = [measurement for measurement, _ in verification.results]
     first = measurements[0]
     points, runs = sum(len(m.found.points) for m in measurements), sum(m.runs for m in measurements)
@@ -202,7 +202,7 @@ def _verify_on_loss_model(job: ConstantsJob, json: bool) -> None:
         ]
         for answer in answers
     ]
-    columns = ["payment rule", "gain", "of her pay", "best for", "her lie", "shown by"]
+    columns = ["payment rule", "gain", "of the pay", "best for", "the lie", "shown by"]
     console().print(
         table("Does lying pay, on the loss model? The best lie of any client", columns, lines, text=(0, 3, 4, 5))
     )

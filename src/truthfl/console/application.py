@@ -1,6 +1,6 @@
 """The operator's page as a web application: one job's status, its check, and commands.
 
-It serves files of the package and what the ledger and the operator's folder say, and fetches nothing from the network.
+It serves the package's files and reads the ledger and the operator's folder. It fetches nothing from the network.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def ledger_check(watched: JobWatch) -> Callable[[dict[str, Any]], dict[str, Any]
 
 
 class StatusBoard:
-    """The newest status as JSON, with a version, so that a page that has it already gets no more than that."""
+    """The newest status as JSON, with a version. A page that already has this version gets only the version."""
 
     def __init__(self, watched: JobWatch, *, can_act: bool) -> None:
         self.watched, self.can_act = watched, can_act
@@ -109,7 +109,7 @@ class StatusBoard:
         self._seen: tuple[JobStatus | None, PlanSummary | None] = (None, None)
 
     def news(self, known: str) -> dict[str, Any]:
-        """The status, None if it is of the version that is known; and the time, for clocks."""
+        """The status, or None if the page already knows this version; and the time, for clocks."""
         with self.reading:
             seen = (self.watched.read(), self.watched.waiting_plan())
             if seen[0] is not self._seen[0] or seen[1] != self._seen[1]:
@@ -126,7 +126,7 @@ class StatusBoard:
 
 
 def _waiting_document(plan: PlanSummary) -> dict[str, Any]:
-    """The plan that waits, with its totals and its digest."""
+    """The plan that waits for approval, with its totals and its digest."""
     document = plan.document()
     totals = {
         "digest": digest(document),
@@ -150,7 +150,7 @@ def open_operator_page(
     """Serve the page on loopback until the context ends. Whoever has its URL acts with the operator's key.
 
     folder          the operator's
-    ledger_address  the folder's own if None; who gives it with a job may watch one that has not begun
+    ledger_address  the folder's own if None; given together with a job, the page can watch a job that has not begun
     job             the last of the folder if None
     key             signs commands; None for a page that only shows
     port            0 for any free one

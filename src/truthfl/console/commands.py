@@ -1,4 +1,4 @@
-"""The operator's commands from their page: what it may ask for, and who can be invited or given more time."""
+"""The operator's commands from the page: what it may request, and who can be invited or given more time."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ NEEDED: dict[str, set[str]] = {  # by kind: the fields that a request has beside
     ACCEPT: {"client"},
     REFUSE: {"client"},
 }
-OUT = ("removed", "stopped", "left out", "declined", "no answer in time")  # whom nobody need remove
+OUT = ("removed", "stopped", "left out", "declined", "no answer in time")  # nobody needs to remove these
 
 
 @dataclass(frozen=True)
 class CommandRequest:
-    """What the page asks for; fields that the kind does not need are None.
+    """What the page requests; fields that the kind does not need are None.
 
-    stage    as the operator says it: a key of `STAGES`
+    stage    a key of `STAGES`, in the operator's words
     plan     digest of the plan that is approved or declined
-    days     for which an invitation is good
-    address  HOST:PORT where the invited reaches the server; "" for where it listens
+    days     how long an invitation is valid
+    address  HOST:PORT at which the invited participant reaches the server; "" for the address at which it listens
     """
 
     kind: str
@@ -75,7 +75,7 @@ class CommandRequest:
 
 @dataclass(frozen=True)
 class WrittenCommand:
-    """A command's row in the ledger, and the invitation if it is one: the only time that its code is told."""
+    """A command's row in the ledger, and its invitation, if any. The invitation's code is shown only this once."""
 
     row: int
     invitation: Invitation | None = None
@@ -100,7 +100,7 @@ def parse_command(body: bytes) -> CommandRequest:
 
 
 def extendable(status: JobStatus) -> tuple[str, ...]:
-    """The stage whose deadline can be extended now, as the operator says it; nothing if it has none."""
+    """The stage whose deadline can be extended now, in the operator's words; empty if there is none."""
     return tuple(word for word, stage in STAGES.items() if stage == status.stage and status.deadline is not None)
 
 
@@ -112,7 +112,7 @@ def invitable(status: JobStatus) -> tuple[str, ...]:
 
 
 def asks_address(folder: Path) -> bool:
-    """Whether who invites has to say where participants reach the server."""
+    """Whether the operator must name the address at which participants reach the server."""
     try:
         serving = read_serving(folder)
     except InputError:
@@ -121,7 +121,7 @@ def asks_address(folder: Path) -> bool:
 
 
 def give(watched: JobWatch, ledger_address: str, key: PrivateKey | None, request: CommandRequest) -> WrittenCommand:
-    """Write the command. An error says why it cannot be given now."""
+    """Write the command; an error says why it cannot be given now."""
     if key is None:
         raise InputError("there is no key here to sign with; start the page with --key.")
     plan = watched.waiting_plan()
@@ -170,6 +170,6 @@ def _own_fields(
 
 
 def _current(watched: JobWatch) -> LiveStatus | None:
-    """What the job's running server says; None if none runs."""
+    """The live status of the job's server; None if no server runs."""
     live = watched.live()
     return live if live is not None and live.job == watched.job and live.is_current else None

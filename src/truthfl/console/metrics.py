@@ -1,6 +1,6 @@
 """A job's status in the text format of Prometheus, served on loopback.
 
-Any account of the machine can read a port of it, so names of participants are left out unless they are asked for.
+Every account on the machine can read its ports, so participants' names are left out unless they are requested.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Metric:
 
 
 def metrics_text(status: JobStatus, *, by_client: bool = False) -> str:
-    """The status as text; `by_client`: also with a line for each participant, under her name."""
+    """The status as text; with `by_client`, it also has a line for each participant, by name."""
     found = [*_job_metrics(status), *_people_metrics(status), *_training_metrics(status), *_money_metrics(status)]
     if by_client:
         found += _client_metrics(status)
@@ -133,13 +133,13 @@ def _client_metrics(status: JobStatus) -> Iterator[Metric]:
     values: tuple[tuple[str, str, list[tuple[str, float | None]]], ...] = (
         (
             "connected",
-            "Whether she is connected: 1 or 0.",
+            "Whether the participant is connected: 1 or 0.",
             [(one.name, float(one.connected is True)) for one in people],
         ),
         ("labels_delivered", "Labels known to be made.", [(one.name, one.labels_done) for one in people]),
         ("rounds_delivered", "Rounds whose report was taken.", [(one.name, one.rounds_delivered) for one in people]),
         ("refused_replies", "Replies that were not taken.", [(one.name, one.refused) for one in people]),
-        ("solo_loss", "Loss of the model that she trained alone.", [(one.name, one.solo_loss) for one in people]),
+        ("solo_loss", "Loss of the participant's solo model.", [(one.name, one.solo_loss) for one in people]),
     )
     for name, text, by_name in values:
         samples = tuple(("", {"client": client}, float(value)) for client, value in by_name if value is not None)
@@ -174,10 +174,10 @@ def _escaped(text: str, *, quotes: bool = False) -> str:
 def serve_metrics(
     port: int, folder: Path, ledger_address: str | None = None, job: str | None = None, *, by_client: bool = False
 ) -> Iterator[str]:
-    """Serve the metrics of this job at /metrics until the context ends; gives the URL.
+    """Serve the metrics of this job at /metrics until the context ends; yield the URL.
 
     port       0 for any free one
-    by_client  also a line for each participant, under her name, which all accounts of this machine can then read
+    by_client  add a line for each participant, by name; all accounts of this machine can then read the names
     """
     with (
         listen(port) as listener,
@@ -188,7 +188,7 @@ def serve_metrics(
 
 
 def metrics_app(watched: JobWatch, *, by_client: bool = False) -> ASGIApp:
-    """The application; requests for another machine's name are refused, as a page elsewhere could cause them."""
+    """The application. It refuses requests for another host name, since a page elsewhere could cause them."""
     reading = threading.Lock()
 
     def metrics(request: Request) -> Response:

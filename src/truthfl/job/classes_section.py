@@ -1,7 +1,7 @@
-"""The section [classes] of a job file: what participants are told about the classes.
+"""The section [classes] of a job file: instructions for participants about the classes.
 
-Examples are files in a folder, one subfolder per class. Here they are only listed: the server makes them small when it
-makes offers.
+Examples are files in a folder, with one subfolder per class. This module only lists them: the server makes them small
+when it makes offers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from truthfl.instructions import require_class, require_known, require_names, re
 
 FIELDS = ("instructions", "examples", "class")
 CLASS_FIELDS = ("name", "description")
-LARGEST_FILE = 64_000_000  # bytes, as of any picture
+LARGEST_FILE = 64_000_000  # bytes, as for any picture
 
 
 @dataclass(frozen=True)
 class DescribedClass:
-    """One class with its description and the paths of the files of its examples."""
+    """One class with its description and the paths of its example files."""
 
     name: str
     description: str = ""
@@ -31,7 +31,7 @@ class DescribedClass:
 
 @dataclass(frozen=True)
 class ClassesSection:
-    """What a job file says about the classes; nothing by default."""
+    """A job file's statements about the classes; none by default."""
 
     instructions: str = ""
     classes: tuple[DescribedClass, ...] = ()
@@ -41,11 +41,11 @@ class ClassesSection:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the classes that are described."""
+        """Names of the described classes."""
         return tuple(one.name for one in self.classes)
 
     def require_known(self, classes: Sequence[str]) -> None:
-        """Raise `InputError` unless the classes that are described are among the job's."""
+        """Raise `InputError` unless the described classes are among the job's classes."""
         try:
             require_known(self.names, classes)
         except InputError as error:
@@ -67,7 +67,7 @@ class ClassesSection:
 
 
 def classes_from(values: object, folder: Path) -> ClassesSection:
-    """The section [classes] with these values, of a file in `folder`."""
+    """The section [classes] with these values, from a file in `folder`."""
     if not isinstance(values, Mapping):
         raise InputError(f"classes is {values!r}; it must be a section, [classes].")
     try:
@@ -86,7 +86,7 @@ def classes_from(values: object, folder: Path) -> ClassesSection:
 
 
 def _described(tables: object) -> dict[str, str]:
-    """By name: the descriptions in the tables [[classes.class]]."""
+    """The descriptions in the tables [[classes.class]], by name."""
     if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
         raise InputError("class must be tables, [[classes.class]], each with a name and a description.")
     for table in tables:
@@ -99,7 +99,7 @@ def _described(tables: object) -> dict[str, str]:
 
 
 def _example_files(place: object, folder: Path) -> dict[str, tuple[str, ...]]:
-    """By class: the files in its subfolder of the examples, by name."""
+    """The example files of each class, by class and sorted by name."""
     if place is None:
         return {}
     if not isinstance(place, str) or not place:
@@ -121,7 +121,7 @@ def _example_files(place: object, folder: Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_example(file: str) -> bytes:
-    """The content of a file with an example."""
+    """The content of an example file."""
     path = Path(file)
     try:
         size = path.stat().st_size

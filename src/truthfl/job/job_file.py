@@ -29,7 +29,7 @@ from truthfl.job.sections import (
 from truthfl.learning.data.federations import OWN, Data, ModelChoice
 from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice
 
-OWN_SECTIONS = ("task", "classes")  # read by functions of their own
+OWN_SECTIONS = ("task", "classes")  # read by separate functions
 
 
 def read_job(path: str | os.PathLike[str] | None = None) -> ConstantsJob | DataJob:
@@ -40,7 +40,7 @@ def read_job(path: str | os.PathLike[str] | None = None) -> ConstantsJob | DataJ
 
 
 def job_of_text(text: str, folder: Path, source: str = "") -> ConstantsJob | DataJob:
-    """The job in this TOML text, whose relative paths begin in a folder.
+    """The job in this TOML text; relative paths begin in the folder.
 
     source  the text's file, named in errors; "" for the built-in job
     """
@@ -64,7 +64,7 @@ def read_job_text(path: Path) -> str:
 
 
 def read_classes(path: Path) -> ClassesSection:
-    """The section [classes] of this file, which may be a job or have that section alone."""
+    """The section [classes] of this file, which may be a job file or have that section only."""
     tables = _tables(read_job_text(path), str(path))
     if "classes" not in tables:
         raise InputError(f"{path} lacks the section [classes], which has the instructions.")
@@ -132,21 +132,21 @@ def _require_fitting(task: TaskChoice, tables: Mapping[str, Any]) -> None:
         known = "".join(f', or "{name}"' for name in task.load().sources)
         raise InputError(f"[data] lacks source; name a file with the operator's samples{known}.")
     if "model" in tables and task.load().has_own_model:
-        raise InputError(f"[model] belongs to the built-in tasks; {task.name} has a model of its own.")
+        raise InputError(f"[model] belongs to the built-in tasks; {task.name} has its own model.")
     if tables.get("model", {}).get("kind") == "cnn" and not task.is_pictures:
-        raise InputError(f'[model] kind is "cnn"; {task.name} are learned by "softmax", or by a task of your own.')
+        raise InputError(f'[model] kind is "cnn"; {task.name} are learned by "softmax", or by a custom task.')
 
 
 def _with_folder(aggregation: str, folder: Path) -> str:
-    """The name of a custom strategy with the whole path of its file; any other as it is."""
+    """The name of a custom strategy with its file's full path; any other name unchanged."""
     place, colon, name = aggregation.rpartition(":")
     return f"{(folder / place).resolve()}{colon}{name}" if place.endswith(".py") else aggregation
 
 
 def _plain_model(kind: str = "softmax", filters: int = 8, penalty: float = 1e-3) -> ModelChoice:
-    """The fields of section [model]; clipping and noise have the section [privacy]."""
+    """The fields of section [model]; clipping and noise are in the section [privacy]."""
     if kind == OWN:
-        raise InputError('kind is "own"; that is the model of a task of your own, which needs no [model].')
+        raise InputError('kind is "own"; that is the model of a custom task, which needs no [model].')
     return ModelChoice(kind, filters, penalty)
 
 

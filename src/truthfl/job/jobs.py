@@ -64,7 +64,7 @@ class ConstantsJob:
         return BOUNDS[self.server.bound](self.clients, self.training, self.constants)
 
     def plan(self, model: LossModel) -> Contract:
-        """The mechanism's plan on this loss model, without a margin for errors of the model."""
+        """The mechanism's plan on this loss model, without a margin for the model's errors."""
         server = self.server
         inputs = PlanInputs(
             self.clients,
@@ -85,7 +85,7 @@ class DataJob:
     """A job with data and model.
 
     tune_step  whether the step size is tuned instead of given
-    classes    what participants are told about the classes
+    classes    instructions for participants about the classes
     """
 
     data: Data
@@ -110,12 +110,12 @@ class DataJob:
 
     @property
     def warnings(self) -> list[str]:
-        """What its operator should know as soon as the job is read."""
+        """What the operator should know as soon as the job is read."""
         return self.server.label_time_warnings(max(self.clients.dataset_size))
 
     @property
     def aggregation(self) -> str:
-        """How reports are combined: as [server] says, "mean" for a custom strategy that does just that."""
+        """How reports are combined: as [server] says, or "mean" for a custom strategy that does the same."""
         named = self.server.aggregation
         if not is_own(named):
             return named
@@ -151,7 +151,7 @@ class DataJob:
         return replace(self, contract=ContractChoice(kind))
 
     def document(self) -> dict[str, Any]:
-        """The job as JSON values; sections that are not there are omitted, and so is full participation."""
+        """The job as JSON values, without absent sections and without full participation."""
         training, clients = self.training, self.clients
         participation = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
         privacy = self.privacy.document()
@@ -210,7 +210,7 @@ class DataJob:
 
 
 def prices_of(server: ServerSettings) -> Prices:
-    """What the operator is ready to pay, as [server] says."""
+    """What the operator is ready to pay, according to [server]."""
     return Prices(
         server.loss_value,
         server.budget,
@@ -228,7 +228,7 @@ def _distribution(server: ServerSettings) -> CostDistribution | None:
 
 
 def _require_screening(server: ServerSettings, contract: ContractChoice, clients: Clients | Participants) -> None:
-    """Raise `InputError` if a distribution of costs does not go with the rest of the job."""
+    """Raise `InputError` if a distribution of costs does not fit the rest of the job."""
     if server.cost_distribution is None:
         return
     if not contract.mechanism.screens:
@@ -250,7 +250,7 @@ def _require_screening(server: ServerSettings, contract: ContractChoice, clients
 
 
 def plan_job(job: ConstantsJob | DataJob, design: PilotDesign | None = None) -> Contract:
-    """The job's contract: batch sizes and terms of pay of all clients. For a `DataJob`, this trains the pilot runs."""
+    """The job's contract: all clients' batch sizes and terms of pay. For a `DataJob`, this trains the pilot runs."""
     if isinstance(job, ConstantsJob):
         return job.plan(job.loss_model())
     return job.plan(job.server_side(), design).contract

@@ -1,7 +1,7 @@
 """Sections of a job file: [clients], [task], [privacy], [server] and [contract].
 
-They are checked when a job is read, before anything is trained or written. Limits are for jobs with data: any other is
-planned in the same time for any number of rounds.
+They are checked when a job is read, before anything is trained or written. The limits are for jobs with data: planning
+any other job takes the same time for any number of rounds.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def require_sizes(job: DataJob) -> None:
 
 
 def _sizes(job: DataJob) -> Iterator[tuple[SizeLimit, str, float]]:
-    """Each limit with the name of what is limited in messages, and its value."""
+    """Each limit, with the name of the limited size in messages, and the size's value."""
     training, clients = job.training, job.clients
     yield CLIENTS, "the number of [clients]", len(clients)
     yield SAMPLES, f"{SAMPLES.field} of all clients together", sum(clients.dataset_size)
@@ -97,15 +97,15 @@ class Participants:
     """The clients of a job on data. A single value applies to all clients; at least one field must be a list.
 
     dataset_size   number of samples
-    labeling_cost  cost of labeling them all once
-    label_cost     cost of one label; given in place of `labeling_cost`
+    labeling_cost  cost of labeling all samples once
+    label_cost     cost of one label; given instead of `labeling_cost`
     sample_cost    cost of one sample in one round's gradient
     participation  q, the probability of participating in a round
     behaviour      the client's behaviour in simulations: a name registered in `learning.behaviours`, or (not in a
                    file) a `Behaviour`
     name           the client's name in tables and messages
-    stated         (not in a file) who of them states her own sample cost, in a job with a distribution of costs; None
-                   for all
+    stated         (not in a file) which clients state their own sample cost, in a job with a distribution of costs;
+                   None for all
     """
 
     dataset_size: tuple[int, ...]
@@ -155,7 +155,7 @@ class Participants:
         object.__setattr__(self, "stated", None)
 
     def with_stated(self, stated: Sequence[bool]) -> Participants:
-        """The same clients, of whom these state their own sample cost."""
+        """The same clients; these of them state their own sample cost."""
         other = copy(self)
         object.__setattr__(other, "stated", tuple(stated))
         return other
@@ -174,7 +174,7 @@ class Participants:
 
 
 def _require_different(given: Sequence[str]) -> None:
-    """Raise `InputError` if two names look the same: they differ in spaces, or in how an accent is written."""
+    """Raise `InputError` if two names look the same but differ in spaces or in the encoding of an accent."""
     first: dict[str, str] = {}
     for one in given:
         other = first.setdefault(" ".join(unicodedata.normalize("NFC", one).split()), one)
@@ -187,7 +187,7 @@ def _is_list(value: object) -> bool:
 
 
 def task_from(values: object, folder: Path) -> TaskChoice:
-    """The task that a section [task] names; pictures if it is empty. A FILE.py is looked for in `folder`."""
+    """The task that a section [task] names; pictures if it is empty. A FILE.py is read from `folder`."""
     if not isinstance(values, Mapping):
         raise InputError(f"task is {values!r}; it must be a section, [task].")
     if not values:
@@ -218,10 +218,10 @@ def _require_settings(task: Task, settings: Mapping[str, object]) -> None:
 class PrivacySettings:
     """The fields of section [privacy].
 
-    secure_aggregation  whether reports are masked, so that the server sees their sum only. True: always, and with
-                        fewer than three clients there is no job; False: never; None, the default: if there are at least
+    secure_aggregation  whether reports are masked, so that the server sees only their sum. True: always; with fewer
+                        than three clients, there is no job. False: never. None, the default: if there are at least
                         three clients, the server takes the mean and asks everybody in every round
-    clip                the length to which the gradient of each sample is shortened in training; 0 for no limit
+    clip                the length to which training shortens each sample's gradient; 0 for no limit
     noise               the standard deviation of the noise in each step's sum of gradients, as a multiple of `clip`
     """
 
@@ -247,7 +247,7 @@ EXAMPLE = '{name = "uniform", loc = 0.0005, scale = 0.002}'
 
 
 def cost_distribution(values: object) -> CostDistribution:
-    """The SciPy distribution of this name with these parameters, checked to be one that costs can be screened by."""
+    """The SciPy distribution of this name with these parameters; checks that costs can be screened by it."""
     import scipy.stats
 
     if not isinstance(values, Mapping) or not isinstance(values.get("name"), str):
@@ -279,7 +279,7 @@ def cost_range(values: Mapping[str, Any]) -> tuple[float, float]:
 
 def _screenable(distribution: CostDistribution) -> CostDistribution:
     low, high = distribution.support()
-    if not low < high:  # NaN as well: SciPy takes parameters out of bounds and answers with NaN
+    if not low < high:  # also for NaN, which SciPy returns for parameters out of bounds
         raise InputError(f"{FIELD} has parameters for which SciPy knows no distribution; a scale is above 0.")
     try:
         VirtualCost(distribution)
@@ -299,12 +299,12 @@ THOUSANDTHS = frozenset("BHD IQD JOD KWD LYD OMR TND".split())  # noqa: SIM905
 
 
 def _is_word(text: str) -> bool:
-    """Whether it is short, and printable characters without spaces."""
+    """Whether it is short and consists of printable characters without spaces."""
     return 0 < len(text) <= LONGEST_CURRENCY and text.isprintable() and not any(map(str.isspace, text))
 
 
 def usual_minor_units(currency: str) -> int:
-    """How many minor units one unit of this currency has; 1 if it is no code of three capital letters."""
+    """How many minor units one unit of this currency has; 1 if it is not a code of three capital letters."""
     if len(currency) != 3 or not (currency.isascii() and currency.isalpha() and currency.isupper()):
         return 1
     return 1 if currency in WHOLE else 1000 if currency in THOUSANDTHS else 100
@@ -318,13 +318,14 @@ class ServerSettings:
     bound              of a `ConstantsJob`: the loss model to plan on, "paper" or "sound"
     budget             upper limit of total pay: expected pay, or with budget_bounds = "caps" the most that can be paid;
                        None for no limit
-    fewest_samples     of a `DataJob`: who joins with fewer samples, and fewer than her dataset_size, is not taken in
-    most_pay           of a `DataJob`: the largest cap of a client's pay, as a multiple of the cost of her work
+    fewest_samples     of a `DataJob`: the server refuses a client with fewer samples than this and than their
+                       dataset_size
+    most_pay           of a `DataJob`: the largest cap of a client's pay, as a multiple of the cost of their work
     most_expected_pay  of a `DataJob` whose contract has no cap: the largest expected pay, as such a multiple
-    warn_pay_over_cost   the plan warns if expected pay of all is above this multiple of what their work costs
-    warn_pay_over_worth  the plan warns if expected pay is above this multiple of what the work is worth to the operator
+    warn_pay_over_cost   the plan warns if the expected pay of all clients is above this multiple of their work's cost
+    warn_pay_over_worth  the plan warns if expected pay is above this multiple of the work's worth to the operator
     margin             money added to each client's base pay
-    confidence         of a `DataJob`: the probability with which the margin keeps honest pay from falling below cost
+    confidence         of a `DataJob`: the probability that the margin keeps honest pay from falling below cost
     test_samples       number of test samples over which the final loss is averaged
     aggregation        how the reports of a round are combined: "mean", "trimmed", "median", or by a Flower strategy,
                        "FILE.py:NAME"
@@ -332,10 +333,10 @@ class ServerSettings:
                        of a SciPy distribution; None if the costs of [clients] are known
     loss_variance      of a `ConstantsJob`: variance of the loss between test samples
     currency           name of the money
-    minor_units        number of the ledger's whole units in one unit of the job's money; by default what the currency
-                       has: 100 for EUR and other codes of ISO 4217, 1 for JPY and the like, 1000 for KWD and the like,
-                       and 1 for a currency that is no such code
-    payment_note       how and when clients are paid, for them to read: at most 300 letters, in the signed offers
+    minor_units        number of the ledger's whole units in one unit of the job's money; by default 100 for EUR and
+                       other codes of ISO 4217, 1 for JPY and the like, 1000 for KWD and the like, and 1 for a currency
+                       that is not such a code
+    payment_note       how and when clients are paid, for clients to read: at most 300 letters, in the signed offers
     enrol_seconds, answer_seconds, label_seconds, audition_seconds, round_seconds
                        time limits for clients to enrol, to answer an offer, to label, to send the solo model, to report
     """
@@ -405,18 +406,18 @@ class ServerSettings:
             raise InputError(f"bound is {self.bound!r}; it must be one of {', '.join(map(repr, BOUNDS))}.")
 
     def label_time_warnings(self, most_labels: int) -> list[str]:
-        """What to say if somebody who labels so many samples by hand has too little time."""
+        """The warning if a client who labels by hand has too little time for their samples."""
         needed = SECONDS_A_LABEL * most_labels
         if needed <= self.label_seconds:
             return []
         return [
             f"Beware: up to {most_labels:,} labels at {SECONDS_A_LABEL:g} seconds each take {needed:,.0f} seconds, and "
-            f"label_seconds is {self.label_seconds:,.0f}: who labels by hand will not be done in time."
+            f"label_seconds is {self.label_seconds:,.0f}: a participant who labels by hand will not finish in time."
         ]
 
     @property
     def warn_factors(self) -> WarnFactors:
-        """The multiples above which expected pay is warned of."""
+        """The multiples above which the plan warns of expected pay."""
         return WarnFactors(self.warn_pay_over_cost, self.warn_pay_over_worth)
 
     def document(self) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Who may use the page: secrets, one-time links, and requests of the participant's browser alone.
+"""Who may use the page: secrets, one-time links, and the origin of requests.
 
 Other programs, other users of the machine and other sites in the browser can reach a port of this machine. All URLs
 begin with a random path; a random token in the first URL is exchanged for a cookie for that path. Every request must
 have this machine as its host (against DNS rebinding) and the page as its origin; one that changes data must have a CSRF
-token. The first token is compared at most so many times a minute, so it cannot be guessed. Whoever started the page
-learns who opens it and who tries in vain.
+token. The number of wrong tokens per minute is limited, so the first token cannot be guessed. The person who started
+the page learns who opens it and who tries in vain.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class AccessSecrets:
     session   value of the session cookie
     csrf      value of the header that POST requests must have
     hosts     accepted names of this machine
-    one_time  decides about the token if it lets in one device only; None if it can be used again
+    one_time  checks a token that admits one device only; None if the token can be used again
     """
 
     path: str = field(default_factory=lambda: secrets.token_urlsafe(12), repr=False)
@@ -65,7 +65,7 @@ MOST_TOLD = 20  # in a minute
 
 
 class LoginOutcome(StrEnum):
-    """What becomes of who opens the link."""
+    """What happens to a device that opens the link."""
 
     LET_IN = "let in"
     WRONG = "wrong"
@@ -75,9 +75,9 @@ class LoginOutcome(StrEnum):
 
 
 class OneTimeLogin:
-    """The state of one token: whether it was used, when it expires, who tried a wrong one. Used in one thread.
+    """The state of one token: whether it was used, when it expires, who tried a wrong one. For one thread only.
 
-    tell   is called with the outcome and the address of the device, for one pair at most once a minute
+    tell   called with the outcome and the device's address, at most once a minute for the same pair
     clock  seconds
     """
 
@@ -91,7 +91,7 @@ class OneTimeLogin:
         self._told: deque[tuple[float, tuple[LoginOutcome, str]]] = deque()
 
     def attempt(self, token: str, address: str) -> LoginOutcome:
-        """What becomes of a device at this address that brings this token; if it is let in, the token is spent."""
+        """The outcome for a device at this address with this token; admitting the device spends the token."""
         now = self._clock()
         _forget(self._wrong, now)
         outcome = self._outcome(token, address, now)
@@ -143,7 +143,7 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-REFUSALS = {  # of a link that lets in one device: page and status
+REFUSALS = {  # of a link that admits one device: page and status
     LoginOutcome.WRONG: ("link_wrong.html", 403),
     LoginOutcome.USED: ("link_used.html", 403),
     LoginOutcome.EXPIRED: ("link_expired.html", 403),
@@ -163,7 +163,7 @@ class Guard:
     ) -> None:
         """What the application decides.
 
-        language_for      the language of the guard's own pages for a header Accept-Language
+        language_for      the language of the guard's own pages, for an Accept-Language header
         page_after_login  its path below the root; "" for the root itself
         """
         self.app, self.access = app, access
@@ -184,7 +184,7 @@ class Guard:
         return await (own_response or self.app)(scope, receive, send_with_headers)
 
     def _own_response(self, scope: Scope) -> Response | None:
-        """The response to a forbidden request or to a login; None if the application is to respond."""
+        """The response to a forbidden request or to a login; None if the application should respond."""
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
         host, port = headers.get("host", ""), scope["server"][1] if scope.get("server") else None
         hosts, is_default = self.access.hosts, port == DEFAULT_PORTS.get(scope["scheme"])
@@ -222,20 +222,20 @@ class Guard:
         return response
 
     def _refused_login(self, scope: Scope, headers: Headers) -> Response | None:
-        """The response to a token that lets nobody in; None if it does."""
+        """The response to a token that admits nobody; None if it admits the device."""
         token, one_time = QueryParams(scope["query_string"]).get("token", ""), self.access.one_time
         if one_time is None:
             right = compare_digest(token.encode(), self.access.token.encode())
             return None if right else self._own_page("forbidden.html", 403, headers)
-        if self._has_session(headers):  # the device that was let in opens the link again
+        if self._has_session(headers):  # the admitted device opens the link again
             return None
-        if "prefetch" in headers.get("sec-purpose", ""):  # a browser that only guesses that it will be opened
+        if "prefetch" in headers.get("sec-purpose", ""):  # the browser only guesses that the link will be opened
             return self._own_page("forbidden.html", 403, headers)
         outcome = one_time.attempt(token, scope["client"][0] if scope.get("client") else "")
         return None if outcome is LoginOutcome.LET_IN else self._own_page(*REFUSALS[outcome], headers)
 
     def _has_session(self, headers: Headers) -> bool:
-        """Whether a request brings the session cookie."""
+        """Whether a request has the session cookie."""
         cookie = cookie_parser(headers.get("cookie", "")).get(_cookie_name(headers.get("host", "")), "")
         return compare_digest(cookie.encode(), self.access.session.encode())
 

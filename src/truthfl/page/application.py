@@ -1,7 +1,7 @@
-"""The page's web application, for one participant on their own machine.
+"""The page's web application for one participant, on that participant's machine.
 
-It serves files of the package, of the participant's folder and of their data, and fetches nothing from the network.
-Starlette without a larger web framework, since that would double the start time.
+It serves files from the package, the participant's folder and their data, and fetches nothing from the network. It
+uses Starlette alone, since a larger web framework would double the start time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def page(
 
     key           signs answers to offers
     access        secrets that a request must have
-    make_opinion  gives a model to ask about her labels
+    make_opinion  returns a model that judges the participant's labels
     """
     second_look = SecondLook(work, make_opinion)
     routes = [
@@ -95,7 +95,7 @@ def _file_routes(home: Path) -> list[Route]:
 
 def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
     def state(_: Request) -> Response:
-        documents = documents_summary(work.home)  # read first: a document that comes after it is reported as new
+        documents = documents_summary(work.home)  # read first: a later document is then reported as new
         return JSONResponse(work.state() | {"documents": documents, "csrf": access.csrf})
 
     def decide(request: DecisionRequest) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _language(request: Request) -> str:
 
 
 def _prepare(name: str, language: str) -> None:
-    """Make what a browser asks for next, while it still starts a process for the page."""
+    """Prepare what the browser will request next, while it is still starting a process for the page."""
     page_style(name)
     localized_file(f"{name}.js", language)
     if name in PAGES_WITH_SAMPLES:

@@ -1,9 +1,9 @@
-"""The page's sentences in all languages, and how numbers and sentences are given to the browser.
+"""The page's sentences in all languages, and the form in which numbers and sentences go to the browser.
 
-A sentence has a key and values: `Message`. The browser writes it in its own language (`static/text.js`); `english` does
-for the terminal. Where a catalogue lacks a key, English is taken.
+A sentence is a `Message`: a key and values. The browser writes it in its own language (`static/text.js`); `english`
+writes it for the terminal. Where a catalogue lacks a key, the English sentence is used.
 
-Forms may come from a server and are untrusted: one that does not fit the catalogues is left out.
+Forms may come from a server and are untrusted. A form that does not fit the catalogues is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from truthfl.ledger.evidence import decimal_places
 
 @contextmanager
 def overflow_allowed() -> Iterator[None]:
-    """Untrusted numbers may overflow without a warning; what comes out is not finite, and is refused."""
+    """Let untrusted numbers overflow without a warning; the result is not finite and is refused."""
     import numpy as np
 
     with np.errstate(all="ignore"):
@@ -39,7 +39,7 @@ def number(value: float, places: int) -> str:
 
 
 def money(amount: float, minor_units: int, currency: str) -> str:
-    """An amount with the decimal places of its currency; with one place if it would otherwise be rounded too much."""
+    """An amount with its currency's decimal places; with one place if it would otherwise be rounded too much."""
     places = decimal_places(minor_units)
     if places == 0 and amount != 0 and abs(amount) < 10 and amount != math.floor(amount):
         places = 1
@@ -83,7 +83,7 @@ def rounded(value: float, places: int) -> dict[str, Any]:
 
 @cache
 def languages() -> frozenset[str]:
-    """The languages that have a catalogue."""
+    """All languages that have a catalogue."""
     return frozenset(file.name.removesuffix(".json") for file in _folder().iterdir() if file.name.endswith(".json"))
 
 
@@ -95,7 +95,7 @@ def strings(language: str) -> Mapping[str, str]:
 
 
 def chosen_language(accepted: str) -> str:
-    """The best language for a header Accept-Language; English if there is none."""
+    """The best language for an Accept-Language header; English if there is none."""
     wishes = [match for match in map(ACCEPTED.fullmatch, accepted.split(",")) if match]
     for wish in sorted(wishes, key=lambda match: -float(match[2] or 1)):
         if wish[1].lower() in languages() and float(wish[2] or 1) > 0:
@@ -126,7 +126,7 @@ def _written(name: str, values: Mapping[str, Any]) -> str:
 
 
 def _written_form(value: Mapping[str, Any]) -> str:
-    """The text of a value that is no number and no text: see `coded_text`."""
+    """The text of a value that is neither a number nor a text: see `coded_text`."""
 
     if "key" in value:
         return english(Message(value["key"], value["values"]))
@@ -161,7 +161,7 @@ def shown(text: str) -> dict[str, Any]:
 
 
 def is_known(form: object, depth: int = 0) -> bool:
-    """Whether the catalogues have what this form says, with just these values."""
+    """Whether the catalogues have the form's sentence, with exactly these values."""
     if depth > DEEPEST or not isinstance(form, Mapping):
         return False
     if set(form) == {"key", "values"}:

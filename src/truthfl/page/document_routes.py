@@ -1,6 +1,6 @@
-"""Routes for offers, answers, receipts, and what is shown of the instructions about the classes.
+"""Routes for offers, answers, receipts, and the instructions about the classes.
 
-All of it comes from the operator and is shown as text or as a picture, never as HTML.
+The operator's texts and pictures are shown as such, never as HTML.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def instructions_view(work: Work) -> dict[str, Any]:
 
 
 def _example(work: Work, example: Example) -> dict[str, Any]:
-    """An example: the address of a picture, or a text; both None if it is not in her folder any more."""
+    """An example: a picture's address or a text; both None if it is no longer in the participant's folder."""
     from truthfl.instructions import TEXT_TYPE
 
     content = _content(work, example)
@@ -147,7 +147,7 @@ def document_routes(work: Work, key: PrivateKey | None, access: AccessSecrets) -
 
 
 def documents_summary(home: Path) -> dict[str, Any]:
-    """The same as `documents_summary.documents_summary`, which is not imported while there are no documents."""
+    """As `documents_summary.documents_summary`, which is not imported while there are no documents."""
     if has_no_documents(home):
         return NO_DOCUMENTS | {"connection": connection_view(home)}
     from truthfl.page.documents import documents_summary as read_summary
@@ -178,5 +178,5 @@ def first_page(home: Path) -> str:
 
 
 def page_after_login(home: Path) -> str:
-    """The page that a login leads to: the first one if no document has to be read for it, otherwise "" for the root."""
+    """The page after a login: the first page, if no document must be read to know it; otherwise "" for the root."""
     return first_page(home) if has_no_documents(home) else ""

@@ -1,6 +1,6 @@
 """Offers and receipts as JSON values for the page, and the summary that it asks for every second.
 
-Documents come from the server and are untrusted: one that cannot be read gives an error message.
+Documents come from the server and are untrusted. An unreadable document results in an error message.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from truthfl.page.receipt_check import contradiction, own_receipt_fault
 from truthfl.page.signed_words import lie_form, signed_terms_view
 from truthfl.page.work import NO_DOCUMENTS
 
-LONGEST_MESSAGE = 500  # of letters, of an error in an untrusted document
+LONGEST_MESSAGE = 500  # letters of an error in an untrusted document
 READ_ERRORS = (
     LookupError,
     TypeError,
@@ -93,7 +93,7 @@ def last_receipt(home: Path) -> dict[str, Any] | None:
 
 
 def worth_view(home: Path) -> dict[str, Any]:
-    """What a label is expected to bring under the offer that she accepted; `worth` is None if there is none."""
+    """What a label is expected to earn under the accepted offer; `worth` is None if there is none."""
     try:
         offer = last_offer(home)
         if offer is None or answer_to(home, offer) != "acceptance":
@@ -114,7 +114,7 @@ def offer_view(
     """The newest offer with expected pay and costs; `offer` is None while there is none.
 
     labeling, computing   costs that the participant entered; None for the offer's assumptions
-    pace                  seconds that she takes for a label; None if it is not known
+    pace                  seconds that the participant takes for a label; None if unknown
     """
     offer = last_offer(home)
     if offer is None:
@@ -160,9 +160,10 @@ def _offer_view(home: Path, offer: Offer, key: PrivateKey | None, costs: Costs, 
 
 
 def receipt_view(home: Path) -> dict[str, Any]:
-    """The newest receipt; `receipt` is None while there is none, `trouble` is the reason why it cannot be shown.
+    """The newest receipt; `receipt` is None while there is none; `trouble` says why it cannot be shown.
 
-    `warning` is how it contradicts what her computer kept, without being asked for a check; None if it does not.
+    `warning` says how it contradicts what the participant's computer kept; None if it does not. It needs no request
+    for a check.
     """
     receipt = last_receipt(home)
     if receipt is None:
@@ -206,7 +207,7 @@ def _receipt_view(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _proof_view(document: dict[str, Any]) -> dict[str, Any]:
-    """Of how many entries of the ledger a receipt has a proof, and the hash that covers them all."""
+    """The number of ledger entries that a receipt's proof covers, and the hash that covers them all."""
     proof = document["proof"]
     return {"proved_entries": 1 + proof["last"] - proof["first"], "common_hash": str(proof["root"])}
 
@@ -256,7 +257,7 @@ def require_sound_offer(offer: Offer) -> None:
 
 
 def _offer_terms(offer: Offer) -> dict[str, Any]:
-    """The job's and the client's terms in one flat object, without the lies that were tried."""
+    """The job's and the client's terms as one flat object, without the lies that were tried."""
     client = {name: value for name, value in asdict(offer.client).items() if name != "lies"}
     return {**offer.job.document(), **client, "job": offer.job.name, "client": offer.client.name}
 
@@ -294,9 +295,9 @@ def error_sentence(error: BaseException) -> str:
 
 
 def documents_summary(home: Path) -> dict[str, Any]:
-    """Hashes of the newest documents, by which the browser notices new ones, and the state of the job.
+    """Hashes of the newest documents, which show the browser that there are new ones, and the state of the job.
 
-    `job` is that of the newest offer, if she accepted it; `trouble` is an error message
+    `job` is the state of the newest offer's job, if the offer was accepted; `trouble` is an error message.
     """
     summary = NO_DOCUMENTS | {"connection": connection_view(home)}
     try:
@@ -316,25 +317,25 @@ def documents_summary(home: Path) -> dict[str, Any]:
 
 
 def _message(sentence: str) -> dict[str, Any] | None:
-    """What the browser can write in its language; None if it is the sentence alone."""
+    """The form that the browser can write in its language; None if there is only the English sentence."""
     form = shown(sentence)
     return None if "english" in form else form
 
 
 @lru_cache(maxsize=4)
 def _newest_offer(home: Path, state: object) -> Offer | None:  # noqa: ARG001
-    """The newest offer; it is read again only if `state`, that of the files, has changed."""
+    """The newest offer; it is read again only if `state`, the state of the files, has changed."""
     return last_offer(home)
 
 
 @lru_cache(maxsize=4)
 def _newest_receipt(home: Path, state: object) -> str | None:  # noqa: ARG001
-    """The hash of the newest receipt, likewise."""
+    """The hash of the newest receipt; read again only if `state` has changed."""
     receipt = last_receipt(home)
     return None if receipt is None else digest(receipt)
 
 
 def _documents_state(home: Path) -> tuple[tuple[str, int, int], ...]:
-    """What tells whether documents have come or been changed."""
+    """A value that changes when documents arrive or change."""
     files = (path for folder in ("offers", "answers", "receipts") for path in (home / folder).glob("*.json"))
     return tuple(sorted((str(path), (found := path.stat()).st_mtime_ns, found.st_size) for path in files))

@@ -1,7 +1,7 @@
-"""The page's files: static ones, and those made when asked for: HTML, style and scripts by language.
+"""The page's files: static files, and the HTML, styles and scripts that are made on request, by language.
 
-All scripts become one. In it each module is a function that is called once, after those it imports, and returns what
-the module exports. The modules keep to the forms that `IMPORT` and `EXPORT` describe, one on a line.
+All scripts become one. In it, each module is a function that is called once, after the modules it imports, and returns
+its exports. The modules use only the forms that `IMPORT` and `EXPORT` describe, one per line.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class StaticFile(NamedTuple):
 
 @cache
 def static_files(package: Path = PARTICIPANTS_PAGE) -> Mapping[str, StaticFile]:
-    """All files in the folder `static` of a package's folder, by name.
+    """All files in the folder `static` of a package, by name.
 
-    Only these are served, so a request cannot name a path.
+    The page serves only these, so a request cannot name a path.
     """
     files = (file for file in (package / "static").iterdir() if file.is_file())
     return {file.name: static_file(file.name, file.read_bytes()) for file in files if _suffix(file.name) in MEDIA_TYPES}
@@ -72,12 +72,12 @@ def localized_file(name: str, language: str) -> StaticFile:
 
 @cache
 def page_style(page: str) -> StaticFile:
-    """The style sheets that a page names, as one file, so that a browser asks once."""
+    """The style sheets that a page names, as one file, so that the browser makes one request."""
     return static_file(f"{page}.css", "".join(map(_text, STYLE.findall(_text(f"{page}.html")))))
 
 
 def _with_one_style(name: str) -> str:
-    """An HTML page that names one style sheet, `page_style`, in place of several."""
+    """An HTML page that names one style sheet, `page_style`, instead of several."""
     link = iter([f'  <link rel="stylesheet" href="{style_path(name.removesuffix(".html"))}">\n'])
     return STYLE.sub(lambda _: next(link, ""), _text(name))
 
@@ -91,7 +91,7 @@ def _text(name: str) -> str:
 
 
 def catalogue_file(language: str) -> StaticFile:
-    """The module that has the strings of a language for the scripts."""
+    """The module with a language's strings for the scripts."""
     values = {"language": language, "strings": dict(strings(language))}
     lines = [f"export const {name} = {json.dumps(value, ensure_ascii=False)};\n" for name, value in values.items()]
     return static_file(CATALOGUE, "".join(lines))
@@ -127,7 +127,7 @@ def bundled(entry: str, modules: Mapping[str, str]) -> str:
 def _add_after_imported(
     name: str, modules: Mapping[str, str], bodies: dict[str, str], importers: tuple[str, ...]
 ) -> None:
-    """Add the body of a module, after those of all that it imports."""
+    """Add the body of a module, after the bodies of the modules that it imports."""
     if name in importers:
         raise ValueError(f"modules import each other: {' → '.join((*importers, name))}")
     if name in bodies:

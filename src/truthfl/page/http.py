@@ -38,7 +38,7 @@ class StaleMessageError(MessageError, StaleError):
 
 
 class ConflictError(MessageError):
-    """Samples have other labels than the page showed; `current` are their states, as a decision's response has them."""
+    """Samples have other labels than the page showed; `current` has their states, as in a decision's response."""
 
     def __init__(self, current: list[dict[str, Any]]) -> None:
         super().__init__("error.conflict")
@@ -61,9 +61,10 @@ class DecisionRequest(NamedTuple):
 
 
 class BulkRequest(NamedTuple):
-    """A label for the samples at several positions, as one step; `seen`: of each, the label that the page showed.
+    """A label for the samples at several positions, as one step.
 
-    label  the number of a class, the same for all; if samples may have several, a list of them for each
+    label  the number of a class, the same for all; if samples may have several, a list of them for each sample
+    seen   for each sample, the label that the page showed
     """
 
     edition: str
@@ -136,7 +137,7 @@ def parse_cost(text: str | None) -> float | None:
 def body_fields(
     body: bytes, required: Mapping[str, Types], optional: Mapping[str, Types] | None = None
 ) -> dict[str, Any]:
-    """The fields of a JSON object; an error if one is missing, unknown or of another type."""
+    """The fields of a JSON object; an error if one is missing, unknown or of the wrong type."""
     types: dict[str, Types] = {**required, **(optional or {})}
     try:
         fields = json.loads(body)
@@ -152,12 +153,12 @@ def _has_type(value: object, allowed: Types) -> bool:
 
 
 def _are_numbers(value: object) -> bool:
-    """Whether this is a whole number, or a list of such."""
+    """Whether this is a whole number, or a list of whole numbers."""
     return all(type(one) is int for one in (value if isinstance(value, list) else [value]))
 
 
 def require_expected(condition: bool) -> None:
-    """An error if a request is not one that the page sends."""
+    """Raise an error if a request is not one that the page sends."""
     if not condition:
         raise MessageError("error.unexpected")
 
@@ -166,7 +167,7 @@ Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
 def file_response(request: Request, file: StaticFile, *, vary: str | None = None) -> Response:
-    """The file, or status 304 if the browser has it; `vary` names the header that it depends on."""
+    """The file, or status 304 if the browser has it; `vary` names the header on which it depends."""
     headers = {"etag": file.etag, "cache-control": "no-cache"} | ({} if vary is None else {"vary": vary})
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
@@ -246,7 +247,7 @@ def post_route(path: str, parse: Callable[[bytes], Body], apply: Callable[[Body]
 
 
 def run_in_background(function: Callable[[], object]) -> None:
-    """Run a function in a thread once the response that is being made has been sent."""
+    """Run a function in a thread after the current response has been sent."""
     asyncio.get_running_loop().call_soon(_threads.submit, function)
 
 

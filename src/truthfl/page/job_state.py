@@ -1,6 +1,6 @@
-"""What goes on in the job that a participant takes part in, for all pages: stage, time left, rounds, news, connection.
+"""The state of the participant's job, for all pages: stage, time left, rounds, news, connection.
 
-All of it is in the participant's folder, where the node writes it.
+The node writes all of it to the participant's folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from truthfl.home.participant_folder import News
     from truthfl.ledger.terms import Offer
 
-RESUMED_SECONDS, EXTENDED_SECONDS, OVER_SECONDS = 600.0, 3600.0, 86_400.0  # how long such news matter
+RESUMED_SECONDS, EXTENDED_SECONDS, OVER_SECONDS = 600.0, 3600.0, 86_400.0  # how long such news matters
 FOR_LABELS = ("accepted", "labeling", "labeled")  # stages in which the server waits for labels, or will
 SOON_SHARE, SOON_SECONDS = 0.1, 3600.0
 
@@ -27,15 +27,16 @@ def connection_view(home: Path) -> dict[str, Any] | None:
 
 
 def job_view(home: Path, offer: Offer) -> dict[str, Any]:
-    """The stage of the job of an offer that she accepted.
+    """The stage of the job whose offer the participant accepted.
 
-    stage    "accepted": others have not answered yet; "labeling", "labeled", "alone": her computer trains alone;
-             "tested_alone": that model is sent; "rounds"; "final": the final model is tested; "stopped": nothing more
-             is asked of her; "paid": there is a receipt; "over": the server said that there will be none
-    left     seconds until the server stops waiting; None if it is not known, or nothing is waited for
+    stage    "accepted": others have not answered yet; "labeling"; "labeled"; "alone": the computer trains alone;
+             "tested_alone": that model is sent; "rounds"; "final": the final model is tested; "stopped": the job needs
+             nothing more from the participant; "paid": there is a receipt; "over": the server said that there will be
+             none
+    left     seconds until the server stops waiting; None if unknown, or if the server waits for nothing
     total    seconds that the offer gives for it
-    soon     whether a tenth of that is left or less, or an hour where there were more
-    round    the last round that she reported, from 1 on
+    soon     whether at most a tenth of that is left, or at most an hour if there was more
+    round    the last round that the participant reported, from 1 on
     """
     from truthfl.home.node_state import read_stage
     from truthfl.home.record import last_round, rounds_file
@@ -43,7 +44,7 @@ def job_view(home: Path, offer: Offer) -> dict[str, Any]:
     known, report = read_stage(home, offer.hash), last_round(home, offer.hash)
     stage = _stage(home, offer, None if known is None else known.stage, has_rounds=report is not None)
     paused = known is not None and known.paused_at is not None
-    if known and paused and report is not None:  # a round since then says that it goes on
+    if known and paused and report is not None:  # a later round shows that the job goes on
         paused = rounds_file(home, offer.hash).stat().st_mtime < float(known.paused_at or 0.0)
     total = {"alone": offer.job.audition_seconds}.get(stage, offer.job.label_seconds if stage in FOR_LABELS else None)
     waits = known is not None and known.stage in ("labeling", "labeled", "auditioning") and total is not None
@@ -61,12 +62,12 @@ def job_view(home: Path, offer: Offer) -> dict[str, Any]:
 
 
 def is_soon(left: float, total: float) -> bool:
-    """Whether so little time is left that she should be warned: a tenth, or an hour where there were more."""
+    """Whether to warn the participant: at most a tenth of the time is left, or at most an hour if there was more."""
     return left <= SOON_SHARE * total or (left <= SOON_SECONDS < total)
 
 
 def _stage(home: Path, offer: Offer, told: str | None, *, has_rounds: bool) -> str:
-    """The stage, from the files in her folder and what the server told last."""
+    """The stage, from the files in the participant's folder and the server's last message."""
     from truthfl.home import participant_folder
 
     if participant_folder.receipt_files(home, offer.job.name):
@@ -86,9 +87,9 @@ def _stage(home: Path, offer: Offer, told: str | None, *, has_rounds: bool) -> s
 
 
 def news_in_force(home: Path, job: dict[str, Any] | None) -> News | None:
-    """The server's last message if it still matters; None if there is none, or what it is about is over.
+    """The server's last message if it still matters; None if there is none, or its subject is over.
 
-    job   as `job_view` gives it; None if she takes part in none
+    job   as `job_view` returns it; None if the participant is in no job
     """
     from truthfl.home import participant_folder
 

@@ -1,12 +1,11 @@
 """What an offer means: expected pay and its spread, plain amounts, plots, explanations, privacy.
 
-Offers come from the server and are untrusted. All values are computed from the offer and, if the participant enters
-them, their own costs.
+Offers come from the server and are untrusted. All values are computed from the offer, and from the participant's own
+costs if they enter them.
 
 A plot has a curve [[loss, pay]], the range of 19 in 20 honest jobs (band), points with names, the title of the losses
 and the currency (axes), and the loss above which a participant is stopped (limit; None without an audition). Names and
-the title are keys of the catalogues. What is said to be recoverable was measured by `benchmarks.inversion`
-(docs/security.md).
+the title are keys of the catalogues. `benchmarks.inversion` measured what can be recovered (docs/security.md).
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ def expected_evidence(offer: Offer, solo_rise: float = 0.0) -> SoloEvidence | No
 
 
 def audition_view(offer: Offer) -> dict[str, Any] | None:
-    """The parts of pay and the gate; None without an audition.
+    """The parts of pay, and the gate; None without an audition.
 
-    parts, total               each with expected and most pay; a part has its name, and what it is for in words
+    parts, total               each with expected and most pay; a part has its name, and its purpose in words
     level, spread              mean and standard deviation of honest clients' solo losses
     limit                      the highest solo loss that passes, if the others' solo losses are as expected
     label_deviation            standard deviation of pay among honest clients, if the joint loss is as expected
@@ -121,9 +120,9 @@ class Outlook:
     words              the lie in a few words and numbers; empty for honest work
     left               pay minus cost
     chance_below_cost  probability that pay is less than cost
-    difference         `left` minus that of honest work
+    difference         `left` minus the same for honest work
     difference_error   its standard error
-    stopped            whether she would not pass the audition: she then neither computes rounds nor is paid for them
+    stopped            whether the client would fail the audition; they then compute no rounds and get no pay for them
     """
 
     kind: str
@@ -144,7 +143,7 @@ def assumed_costs(offer: Offer) -> Costs:
 
 
 def own_costs(offer: Offer, labeling: float | None, computing: float | None) -> Costs:
-    """The participant's costs; None for a cost that the offer assumes."""
+    """The participant's costs; None where the offer's assumption holds."""
     assumed = assumed_costs(offer)
     costs = Costs(
         assumed.labeling if labeling is None else labeling, assumed.computing if computing is None else computing
@@ -209,7 +208,7 @@ def _zero_loss(offer: Offer) -> float:
 
 
 def outlooks(offer: Offer, costs: Costs) -> list[Outlook]:
-    """Honest work first, then the lies that the operator tried, the one that gains most first."""
+    """Honest work first, then the lies that the operator tried, the most profitable first."""
     honest_work = TriedLie(HONEST, "", 1.0, offer.client.batch_size, 1.0, 0.0, 0.0)
     honest = _outlook(offer, costs, honest_work, 0.0)
     lies = [_outlook(offer, costs, lie, honest.left) for lie in offer.client.lies]
@@ -240,7 +239,7 @@ def _outlook(offer: Offer, costs: Costs, lie: TriedLie, honest_left: float) -> O
 def _pay_and_cost(
     offer: Offer, costs: Costs, lie: TriedLie, more_loss: float = 0.0, more_solo_loss: float = 0.0
 ) -> tuple[float, float, bool]:
-    """Pay and cost of a lie that raises the losses by so much more, and whether it is stopped at the audition."""
+    """Pay and cost of a lie that raises the losses by this much more, and whether it is stopped at the audition."""
     evidence = expected_evidence(offer, lie.solo_rise + more_solo_loss)
     stopped = evidence is not None and not passes(offer, evidence.solo_loss, evidence.level_shift)
     loss = offer.job.expected_loss + lie.loss_rise + more_loss
@@ -251,7 +250,7 @@ def _pay_and_cost(
 
 
 def _half_difference(offer: Offer, costs: Costs, lie: TriedLie, loss: float, solo_loss: float) -> float:
-    """Half of the difference of what is left between losses that are by so much lower and higher."""
+    """Half of the difference in what is left, between losses that are lower and higher by this much."""
     (low_pay, low_cost, _), (high_pay, high_cost, _) = (
         _pay_and_cost(offer, costs, lie, sign * loss, sign * solo_loss) for sign in (-1.0, 1.0)
     )
@@ -259,7 +258,7 @@ def _half_difference(offer: Offer, costs: Costs, lie: TriedLie, loss: float, sol
 
 
 def _share_alone(offer: Offer) -> float:
-    """Of the cost of computing, the share of the audition, as the offer assumes it."""
+    """The audition's share of the cost of computing, as the offer assumes it."""
     computing = assumed_costs(offer).computing
     return offer.client.audition_cost / computing if computing > 0 else 0.0
 
@@ -271,7 +270,7 @@ def _chance_below(limit: float, mean: float, deviation: float) -> float:
     return NormalDist(mean, deviation).cdf(limit)
 
 
-LIKELY_DEVIATIONS = 1.96  # 19 of 20 values of a normal distribution are within so many
+LIKELY_DEVIATIONS = 1.96  # 19 of 20 values of a normal distribution are within this many
 
 
 @dataclass(frozen=True)
@@ -279,12 +278,12 @@ class PaySummary:
     """Amounts in the job's currency, all for honest work.
 
     per_sample    expected pay by the number of samples to label
-    least         the lowest pay: exact if it is `sure`; otherwise that of a model that learns nothing
+    least         the lowest pay: exact if it is `sure`; otherwise the pay for a model that learns nothing
     likely_least, likely_most  between these are 19 of 20 amounts
     most          the highest pay
-    pace          seconds for one label; `pace_known` if it is hers, from her last labels
+    pace          seconds for one label; `pace_known` if it is the participant's own, from their last labels
     label_seconds for all labels, at that pace
-    per_hour      expected pay by the hours of labeling; what her computer does by itself takes none of her time
+    per_hour      expected pay per hour of labeling; what the computer does by itself takes none of that time
     """
 
     per_sample: float
@@ -300,7 +299,7 @@ class PaySummary:
 
 
 def pay_summary(offer: Offer, spread: Spread, pace: float | None) -> PaySummary:
-    """The summary of this offer; `pace` is hers, or None if it is not known."""
+    """The summary of this offer; `pace` is the participant's own, or None if unknown."""
     import numpy as np
 
     with np.errstate(all="ignore"):
@@ -322,7 +321,7 @@ def pay_summary(offer: Offer, spread: Spread, pace: float | None) -> PaySummary:
 
 
 def labels_worth(offer: Offer) -> dict[str, Any]:
-    """What one label is expected to bring, for the page on which she labels; pay is decided later."""
+    """What one label is expected to earn, for the labeling page; pay is decided later."""
     return {
         "per_label": offer.expected_pay / offer.client.samples,
         "samples": offer.client.samples,
@@ -348,10 +347,10 @@ def offer_plot(offer: Offer) -> dict[str, Any]:
 def receipt_plot(
     offer: Offer, test_loss: float, rounds: tuple[int, int] | None, evidence: SoloEvidence | None
 ) -> dict[str, Any]:
-    """The plot of a receipt, with a point for what was expected and one for what came out.
+    """The plot of a receipt, with a point for the expected result and one for the actual result.
 
-    rounds    delivered and asked; None if she took no part: the line then is that of those who deliver all
-    evidence  of her audition; None without one
+    rounds    delivered and asked; None if the client took no part: the line is then for clients who deliver all
+    evidence  of the client's audition; None without one
     """
     if evidence is None:
         return _by_test_loss(offer, {"plot.expected": offer.job.expected_loss, "plot.this_job": test_loss})
@@ -414,7 +413,7 @@ def _grid(losses: list[float]) -> list[float]:
 
 
 def explanation(offer: Offer) -> list[dict[str, Any] | str]:
-    """Messages; sentences in English where the contract's have no translation."""
+    """Messages; English sentences where the contract's sentences have no translation."""
     job = offer.job
 
     def told(value: float) -> str:
@@ -430,7 +429,9 @@ MUCH = 10.0  # an ε above which little is promised
 
 
 def privacy_view(offer: Offer) -> dict[str, Any]:
-    """What leaves her machine, a sentence each; what noise promises; None for `noise` if there is no clipping."""
+    """What leaves the participant's machine, one sentence each, and what noise promises; `noise` is None without
+    clipping.
+    """
     promised = promised_to(offer)
     return {
         "leaves": [asdict(sentence) for sentence in what_leaves(offer)],
@@ -440,7 +441,7 @@ def privacy_view(offer: Offer) -> dict[str, Any]:
 
 
 def sample_noun(offer: Offer) -> str:
-    """What a sample of the offer's job is called: "picture", "text" or "row"."""
+    """The word for a sample of the offer's job: "picture", "text" or "row"."""
     task = offer.job.task
     return {"pictures": "picture", "texts": "text"}.get("pictures" if task is None else str(task["name"]), "row")
 

@@ -1,7 +1,7 @@
-"""The participant's page on their phone: by TLS in the local network, for the first device that opens the link.
+"""The participant's page on a phone: over TLS in the local network, for the first device that opens the link.
 
-Certificate and private key are one file, so they always belong together. It is kept so that a phone that has once been
-told to trust it need not be asked again.
+Certificate and private key are in one file, so they always belong together. The file is kept, so that a phone that
+trusts the certificate does not ask again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
-ELSEWHERE = ("192.0.2.1", 9)  # an address that is kept for documentation: no machine has it
+ELSEWHERE = ("192.0.2.1", 9)  # an address that is reserved for documentation: no machine has it
 
 
 def phone_address(named: str | None) -> str:
-    """The address that was named, or else the one in the local network; raise InputError if it is unfit.
+    """The named address, or else the one in the local network; raise InputError if it cannot be used.
 
-    An address that the whole internet can reach is taken only if it was named.
+    An address that the whole internet can reach is used only if it was named.
     """
     if named is not None:
         return _require_fit(named)
@@ -53,9 +53,9 @@ def phone_address(named: str | None) -> str:
 
 
 def address_towards(other: tuple[str, int]) -> str | None:
-    """The address from which this machine would send to another; None if it could not.
+    """The address from which this machine would send to another; None if it cannot.
 
-    To connect a UDP socket sends nothing; it only looks up the way.
+    Connecting a UDP socket sends nothing; it only looks up the route.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -76,7 +76,7 @@ def _require_fit(named: str) -> str:
 
 
 PHONE_CERTIFICATE = "phone.pem"
-SHORTEST_REST = timedelta(days=1)  # a certificate that expires sooner is made anew
+SHORTEST_REST = timedelta(days=1)  # a certificate that expires sooner is replaced
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class PhoneCertificate:
     """A file with a certificate and its private key.
 
     fingerprint  SHA-256 of the certificate, as browsers show it: 32 pairs of hexadecimal digits with colons
-    is_new       whether it was made just now, so that a phone does not know it yet
+    is_new       whether it was just made, so that no phone knows it yet
     """
 
     path: Path
@@ -93,7 +93,7 @@ class PhoneCertificate:
 
 
 def phone_certificate(home: Path, address: str) -> PhoneCertificate:
-    """The certificate in her folder for this address; a new one if there is none that can be used."""
+    """The certificate in the participant's folder for this address; a new one if there is no usable one."""
     path = home / PHONE_CERTIFICATE
     kept = _kept(path, address)
     if kept is not None:
@@ -107,7 +107,7 @@ def phone_certificate(home: Path, address: str) -> PhoneCertificate:
 
 
 def _kept(path: Path, address: str) -> x509.Certificate | None:
-    """The certificate in the file, if others could not read its key, and it is valid for this address today."""
+    """The certificate in the file, if others cannot read its key and it is valid for this address today."""
     try:
         content = path.read_bytes()
         certificate = x509.load_pem_x509_certificate(content)
@@ -131,7 +131,7 @@ class PhoneAccess:
 
     address  of this machine in the local network
     port     0 for any free one; browsers remember a certificate by address and port
-    tell     is called with what became of a device that opened the link, and its address
+    tell     called with the outcome for a device that opened the link, and the device's address
     """
 
     address: str
@@ -143,7 +143,7 @@ class PhoneAccess:
 def open_phone_page(
     make_app: Callable[[AccessSecrets], ASGIApp], home: Path, phone: PhoneAccess
 ) -> Iterator[OpenPhonePage]:
-    """Serve the application behind secrets of its own until the context ends."""
+    """Serve the application behind separate secrets until the context ends."""
     certificate = phone_certificate(home, phone.address)
     secrets = AccessSecrets(hosts=(phone.address,))
     access = replace(secrets, one_time=OneTimeLogin(secrets.token, phone.tell))

@@ -1,4 +1,4 @@
-"""A receipt on the page: why it pays what it pays, and the audition's evidence.
+"""A receipt on the page: the reasons for its pay, and the audition's evidence.
 
 Receipts come from the server and are untrusted.
 """
@@ -26,7 +26,7 @@ from truthfl.ledger.terms import Offer
 from truthfl.page.catalogue import Message, rounded, shown
 from truthfl.texts import plain
 
-LONGEST_REASON = 300  # of letters, of the server's reason
+LONGEST_REASON = 300  # letters of the server's reason
 
 
 def evidence_in(offer: Offer, settlement: Mapping[str, Any]) -> SoloEvidence | None:
@@ -45,10 +45,10 @@ def evidence_in(offer: Offer, settlement: Mapping[str, Any]) -> SoloEvidence | N
 def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidence | None) -> dict[str, Any] | None:
     """The audition of a receipt's document; None without one.
 
-    parts                 of pay: their names, what they are for in words, and amounts
+    parts                 of pay: their names, their purposes in words, and amounts
     expected, limit       expected solo loss, and the highest that passes
-    expected_joint_loss   with the labels of those who took part
-    reason                the server's, if no model of hers was taken; reason_message: the same for the browser
+    expected_joint_loss   with the labels of the clients who took part
+    reason                the server's, if it accepted no model of the client; reason_message: the same for the browser
     """
     if evidence is None:
         return None
@@ -79,10 +79,10 @@ WITHOUT_REASON = {END: "receipt.why_ended", REMOVE: "receipt.why_removed"}
 def why_nothing(
     offer: Offer, document: Mapping[str, Any], loss: float, evidence: SoloEvidence | None
 ) -> list[dict[str, Any]]:
-    """The reasons, a message each; empty if something is paid.
+    """The reasons for no pay, one message each; empty if something is paid.
 
-    loss      by which she is paid
-    evidence  of her audition; None without one
+    loss      on which pay depends
+    evidence  of the client's audition; None without one
     """
     settlement = document["settlement"]
     if settlement["pay"] > 0:
@@ -94,7 +94,7 @@ def why_nothing(
 
 
 def _by_command(command: Mapping[str, Any]) -> Message | None:
-    """What the operator did to the job, or to her."""
+    """What the operator did to the job, or to the client."""
     kind, why = str(command["kind"]), plain(command.get("why", "")).rstrip(".")
     if why and kind in WITH_REASON:
         return Message(WITH_REASON[kind], {"reason": {"quoted": why}})
@@ -116,7 +116,7 @@ def _by_audition(offer: Offer, document: Mapping[str, Any], evidence: SoloEviden
 def _by_work(
     offer: Offer, settlement: Mapping[str, Any], loss: float, evidence: SoloEvidence | None
 ) -> list[Message | None]:
-    """What came out of her labels and rounds, if she was not stopped."""
+    """The result of the client's labels and rounds, if the client was not stopped."""
     own = None
     if evidence is not None and evidence.solo_loss is not None:
         expected = expected_solo_loss(offer, evidence.level_shift)

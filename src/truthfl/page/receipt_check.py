@@ -1,4 +1,4 @@
-"""The check of a receipt by the participant herself: by itself, and against her folder, her record and her key."""
+"""The participant's check of a receipt: the receipt alone, and against the participant's folder, record and key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ROUNDS = 100_000  # of a job that truthfl runs
 def own_receipt_fault(home: Path, receipt: dict[str, Any], key: PrivateKey | None) -> str | None:
     """The first fault of a receipt in the participant's folder `home`; None if it holds.
 
-    key   hers, if it is at hand
+    key   the participant's, if available
     """
     from truthfl.ledger.receipts import receipt_fault
 
@@ -33,7 +33,9 @@ def own_receipt_fault(home: Path, receipt: dict[str, Any], key: PrivateKey | Non
 
 
 def contradiction(home: Path, receipt: dict[str, Any]) -> str | None:
-    """How a receipt contradicts what her computer sent and signed, or another receipt; None if it does not."""
+    """How a receipt contradicts another receipt, or what the participant's computer sent and signed; None if it does
+    not.
+    """
     return record_fault(home, receipt["document"]) or _other_receipts(home, receipt)
 
 
@@ -50,7 +52,7 @@ def _mismatch(home: Path, receipt: dict[str, Any], key: PrivateKey | None) -> st
 
 
 def asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
-    """Whether the receipt counts other rounds than those that the job's seed draws for the participant."""
+    """How the receipt's rounds differ from those that the job's seed draws for the participant; None if they agree."""
     offer, asked = offer_from(receipt["document"]["offer"]), receipt["document"]["settlement"]["asked"]
     job, client = offer.job, offer.client
     if client.participation == 1 or had_no_rounds(receipt["document"], offer):
@@ -73,7 +75,7 @@ def asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
 
 
 def _other_receipts(home: Path, receipt: dict[str, Any]) -> str | None:
-    """Whether the operator signed another receipt for the same job."""
+    """That the operator signed different receipts for the same job; None if not."""
     paths = participant_folder.receipt_files(home, str(receipt["document"]["job"]))
     if len(paths) < 2:
         return None

@@ -1,8 +1,7 @@
-"""Serves an ASGI application in a thread of this process, with a limit on its open connections.
+"""Serves an ASGI application in a thread of this process and limits its open connections.
 
-Without the limit, connections on which nothing comes would use up the files that this process may open, and with them
-the page on the computer itself. The URL is valid as soon as the port listens; earlier requests are answered when the
-application is loaded.
+Without the limit, idle connections could use up the files that this process may open, and block the page on the
+computer itself. The URL is valid as soon as the port listens; requests wait until the application is loaded.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ MOST_OF_ONE_ADDRESS = 16  # a browser opens six
 
 
 class BoundedListener(socket.socket):
-    """Closes an older connection when there are too many: the oldest of the address that has most of them."""
+    """Closes a connection when there are too many: the oldest one of the address that has the most."""
 
     __slots__ = ("_connections",)
 
@@ -62,14 +61,14 @@ class BoundedListener(socket.socket):
         return connection, address
 
     def close(self) -> None:
-        """Stop listening, and end what is open: a phone that does not answer would delay the end of the server."""
+        """Stop listening and end open connections: a phone that does not answer would delay the server's end."""
         super().close()
         for _, connection in self._connections:
             _end(connection)
 
 
 def _end(connection: socket.socket) -> None:
-    """End a connection; the event loop sees it and closes it."""
+    """End a connection; the event loop notices it and closes it."""
     with suppress(OSError):  # it is closed already
         connection.shutdown(socket.SHUT_RDWR)
 
@@ -80,11 +79,11 @@ SHUTDOWN_WAIT_S = 10.0
 
 @dataclass(frozen=True, eq=False)
 class OpenPhonePage:
-    """The same page, as it is served to a phone.
+    """The same page, served to a phone.
 
-    url                 with the token, which lets in one device, once
+    url                 with the token, which admits one device, once
     fingerprint         SHA-256 of the certificate
-    is_new_certificate  whether no phone can know it yet
+    is_new_certificate  whether the certificate is new, so that no phone knows it
     ended               set when its server has stopped
     """
 
@@ -99,9 +98,9 @@ class OpenPage:
     """A page that is being served.
 
     url     with the token
-    ended   set when the server has stopped; an event, since a thread whose `join` was interrupted by Ctrl+C counts as
-            finished
-    phone   the page for her phone; None if it is for this machine alone
+    ended   set when the server has stopped; an event, since a thread counts as finished if Ctrl+C interrupted its
+            `join`
+    phone   the page for the participant's phone; None if the page is for this machine alone
     """
 
     url: str = field(repr=False)
@@ -119,7 +118,7 @@ class OpenPage:
 def opened(make_app: Callable[[AccessSecrets], ASGIApp], port: int, thread_name: str) -> Iterator[OpenPage]:
     """Serve an application behind new secrets until the context ends.
 
-    make_app   is called in the thread, so that what it imports does not delay the URL
+    make_app   called in the thread, so that its imports do not delay the URL
     port       0 for any free one
     """
     access = AccessSecrets()
@@ -227,15 +226,15 @@ def open_page(
 ) -> Iterator[OpenPage]:
     """Serve the page until the context ends.
 
-    home             the participant's folder, with her documents and labels.db
-    classes          names of the classes, if there is no offer; none if it has to say them
+    home             the participant's folder, with documents and labels.db
+    classes          names of the classes, if there is no offer; none if the offer must name them
     key              signs answers to offers
-    existing_labels  labels in the sample file itself, indices or names of classes; they are shown, and not changed
-    instructions     about the classes, if there is no offer; their examples are in the folder
+    existing_labels  labels in the sample file itself, as indices or names of classes; they are shown but not changed
+    instructions     about the classes, if there is no offer; the examples are in the folder
     several          whether a sample may have several classes, if there is no offer
     port             0 for any free one
-    phone            serves it to her phone, too; both work on the same labels
-    make_opinion     gives a model to ask about her labels in the review; called when the review is opened
+    phone            also serves the page to the participant's phone; both work on the same labels
+    make_opinion     returns a model that judges the labels in the review; called when the review is opened
     """
     store = LabelStore(home / LABELS_FILE)
     try:
@@ -250,7 +249,7 @@ def open_page(
         def application(access: AccessSecrets) -> ASGIApp:
             from truthfl.page.application import page
 
-            with one_at_a_time:  # the page and the phone's start at the same time
+            with one_at_a_time:  # the page and the phone's page start at the same time
                 work = shared_work()
             return page(work, key, access, make_opinion)
 

@@ -1,8 +1,8 @@
-"""The words of an offer that are signed in English, terms and lies, in sentences of the catalogues.
+"""Translates an offer's signed English words, for terms and lies, into sentences of the catalogues.
 
-A sentence is given only if the signed words are just those that this version of truthfl writes for the contract; other
-words are shown as they were signed. What was tried stands in an offer in a few words and numbers of
-`adversary.strategy`, such as "20% labeled, rest at random, batch × 0.5"; here they are read.
+Words are translated only if this version of truthfl writes exactly these words for the contract. Other words are shown
+as they were signed. An offer states each lie in the short form of `adversary.strategy`, such as "20% labeled, rest at
+random, batch × 0.5"; this module parses that form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EARLY_END = {
 
 
 def signed_terms_view(offer: Offer) -> dict[str, Any]:
-    """Messages for the formula and for dropping out, a list each, empty if there are none; and the names of pay terms.
+    """Messages for the formula and for dropping out (a list each, empty if there are none); the names of pay terms.
 
     lies   the signed words of the lies that were tried
     """
@@ -43,7 +43,7 @@ def formula_messages(offer: Offer) -> list[Message]:
 
 
 def dropping_out_messages(offer: Offer) -> list[Message]:
-    """What happens if she drops out, or the operator ends the job."""
+    """What happens if the participant drops out, or the operator ends the job."""
     from truthfl.contracts.registry import find_mechanism
 
     known, told = find_mechanism(offer.job.contract), offer.job.dropping_out
@@ -80,7 +80,7 @@ PARTS = (  # words, key in the catalogues, names of the numbers
 
 
 def lie_form(words: str) -> dict[str, Any]:
-    """What the browser gets of a lie's words: a list of messages; a part that is not known stays in English."""
+    """A lie's words for the browser, as a list of messages; an unknown part stays in English."""
     return {"list": [_part(part) for part in words.split(", ")], "separator": ", "}
 
 

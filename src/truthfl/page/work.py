@@ -1,8 +1,8 @@
-"""State of the labeling: samples, classes, decisions, shortcuts, and labels to look at again.
+"""The state of labeling: samples, classes, decisions, shortcuts, and labels to review.
 
-Classes, number and instructions come from the newest offer unless it was declined. Until it comes there may be no
-classes, and nothing to label. An `edition` identifies one list of samples with one list of classes; a request with
-another edition gets a `StaleError`.
+Classes, number and instructions come from the newest offer, unless it was declined. Before an offer arrives, there may
+be no classes and nothing to label. An `edition` identifies one list of samples with one list of classes; a request
+with another edition gets a `StaleError`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ USABLE = frozenset(ascii_lowercase + digits) - RESERVED
 
 
 def keys_of(classes: Sequence[str]) -> tuple[str | None, ...]:
-    """A key for each class, all different; None for all where there are more classes than keys: they are searched.
+    """A distinct key for each class. If there are more classes than keys, all are None, and people search the classes.
 
     A class named by a digit gets that digit. Others get the first letter of their name if it is free, then another
     letter of it, then any free letter or digit.
@@ -85,16 +85,16 @@ NO_MODEL: dict[str, Any] = {"doubts": None, "handed_in": False}
 
 
 class SecondLook:
-    """Asks a model about the present labels; the answer to the last question is kept."""
+    """Asks a model about the present labels and keeps the last answer."""
 
     def __init__(self, work: Work, make_opinion: Callable[[], OpinionSource] | None) -> None:
-        """`make_opinion` is called when the first answer is asked for, since it imports the learning; None for none."""
+        """`make_opinion` is called for the first answer, since it imports the learning; None if there is no model."""
         self.work, self.make_opinion = work, make_opinion
         self._lock = threading.Lock()
         self._last: tuple[object, dict[str, Any]] | None = None
 
     def answer(self) -> dict[str, Any]:
-        """JSON: the doubted labels, None if there is no model to ask, and whether the model was handed in."""
+        """JSON: the doubted labels (None if there is no model to ask), and whether the model was submitted."""
         assignment = self.work.assignment()
         if self.make_opinion is None or assignment.several:  # models that find one class doubt every other
             return NO_MODEL
@@ -129,7 +129,7 @@ ExistingLabels = Sequence[int] | Sequence[str] | Sequence[list[int]]
 
 
 class Assignment(NamedTuple):
-    """Which classes there are and how much to label.
+    """The classes and the number of samples to label.
 
     classes     none while they are not known
     requested   number of samples; None for all
@@ -236,7 +236,7 @@ class Work:
         return dict(sorted(stored.items()))
 
     def _labels(self, states: Mapping[int, LabelState], assignment: Assignment) -> list[Numbers]:
-        """The label of every sample. Only those with a decision are looked at: there may be very many others."""
+        """The label of every sample. Reads only samples with a decision, since there may be very many others."""
         labels = [_numbers(None, assignment)] * len(self.source)
         numbers = {label: _numbers(label, assignment) for label in {state.label for state in states.values()}}
         for at, state in states.items():
@@ -244,33 +244,33 @@ class Work:
         return labels
 
     def pace(self) -> float | None:
-        """The seconds that she takes for a label: the median of the last ones without breaks; None if few are known."""
+        """The participant's seconds per label: the median of the last ones without breaks; None if few are known."""
         pauses = [pause for pause in self._pauses() if pause < BREAK_SECONDS]
         if len(pauses) < FEWEST_PAUSES:
             return None
-        from statistics import median  # not before somebody labels: it takes milliseconds of the page's start
+        from statistics import median  # imported only when somebody labels, since it would slow the page's start
 
         return max(median(pauses), SHORTEST_PACE)
 
     def _pauses(self) -> list[float]:
-        """Seconds between her last labels."""
+        """Seconds between the last labels."""
         times = self.store.recent_times(RECENT_LABELS)
         return [round((b - a).total_seconds(), 3) for a, b in pairwise(times)]
 
     def _existing_labels(self, assignment: Assignment) -> list[Numbers]:
-        """The labels in the sample file itself, as indices of classes; -1 for those of no class."""
+        """The labels in the sample file itself, as indices of classes; -1 for labels of no class."""
         existing: list[Numbers | str] = self.existing_labels or []
         return [_existing_numbers(label, assignment) for label in existing]
 
     @cached_property
     def shown(self) -> ShownPictures:
-        """What the browser gets of the pictures."""
+        """The pictures in the forms that the browser gets."""
         from truthfl.samples.shown_pictures import ShownPictures
 
         return ShownPictures(self.source, self.home)
 
     def media(self, edition: str, position: int, form: Form) -> Media:
-        """The sample at a position, in this form if it is a picture; one that cannot be read is recorded as such."""
+        """The sample at a position, in this form if it is a picture; an unreadable sample is recorded as such."""
         self._checked_assignment(edition, position)
         try:
             if self.source.kind != "picture":
@@ -283,7 +283,7 @@ class Work:
             raise
 
     def _forget_mended(self) -> None:
-        """Pass no sample over any more whose file is there again; one that opens and is broken stays so."""
+        """Stop passing over samples whose files are there again; a file that opens but is broken stays passed over."""
         for position in [one for one in self._unopened.copy() if self._opens(one)]:
             self._unopened.discard(position)
             self.unreadable.pop(position, None)
@@ -296,9 +296,9 @@ class Work:
         return True
 
     def decide(self, request: DecisionRequest) -> dict[str, Any]:
-        """Store a decision, on the disk when this returns; return the sample's new state.
+        """Store a decision and return the sample's new state; the decision is on the disk when this returns.
 
-        `ConflictError`, with nothing stored, if it would replace another label than the page showed.
+        Raise `ConflictError`, with nothing stored, if it would replace another label than the page showed.
         """
         position, action, label = request.position, request.action, request.label
         assignment = self._checked_assignment(request.edition, position)
@@ -312,7 +312,7 @@ class Work:
         return self._result(assignment, stored)
 
     def decide_together(self, request: BulkRequest) -> dict[str, Any]:
-        """Give several samples a label, as one step and all or none; return their new states."""
+        """Give several samples a label as one step, all or none; return their new states."""
         for position in request.positions:
             assignment = self._checked_assignment(request.edition, position)
         self._require_editable()
@@ -334,13 +334,13 @@ class Work:
         return {"position": None} if stored is None else self._result(assignment, stored)
 
     def _result(self, assignment: Assignment, stored: StoredDecision) -> dict[str, Any]:
-        """JSON of a step: its action, the new state of its first sample, and in `also` those of the others."""
+        """JSON of a step: its action, the new state of its first sample, and in `also` the states of the others."""
         states = {stored.sample: stored.state, **stored.also}
         first, *also = self._states(assignment, states) or [{"position": None}]
         return first | {"action": stored.action} | ({"also": also} if also else {})
 
     def _states(self, assignment: Assignment, states: Mapping[str, LabelState]) -> list[dict[str, Any]]:
-        """JSON of the states of those samples that are there."""
+        """JSON of the states of the samples that are present."""
         return [
             {"position": self.position[sample]} | _state_json(state, assignment)
             for sample, state in states.items()
@@ -369,7 +369,7 @@ class Work:
 
 
 def _label_text(assignment: Assignment, action: str, label: Numbers | None) -> str:
-    """The text of the class with this number, or of those with these; an error if there are none, or it is no label."""
+    """The text of the class or classes with these numbers; an error if there are none, or if it is no label."""
     numbers = label if isinstance(label, list) else [] if label is None else [label]
     count = len(assignment.classes)
     sound = action == "label" and isinstance(label, list) == assignment.several
@@ -379,7 +379,7 @@ def _label_text(assignment: Assignment, action: str, label: Numbers | None) -> s
 
 
 def _numbers(label: str | None, assignment: Assignment) -> Numbers:
-    """The number of the label's class, -1 for none or another class; a list if there may be several, empty for none."""
+    """The number of the label's class, -1 for none or another class. With several classes, a list; empty for none."""
     names = () if label is None else names_in(label, several=assignment.several)
     known = all(name in assignment.classes for name in names)
     numbers = sorted(assignment.classes.index(name) for name in names) if known else []
@@ -394,7 +394,7 @@ def _existing_numbers(label: Numbers | str, assignment: Assignment) -> Numbers:
 
 
 def _other_classes(states: Mapping[int, LabelState], assignment: Assignment) -> dict[str, list[int]]:
-    """By label that is not of the present classes: the positions of the samples that have it; they are kept."""
+    """For each label that is none of the present classes, the positions of its samples; such labels are kept."""
     known, several = set(assignment.classes), assignment.several
     found: dict[str, list[int]] = {}
     for at, state in states.items() if known else ():
@@ -404,7 +404,7 @@ def _other_classes(states: Mapping[int, LabelState], assignment: Assignment) -> 
 
 
 def _agreement(assignment: Assignment, seen: Mapping[str, Numbers | None]) -> Agrees:
-    """Whether a sample has the label that the page showed; to the page, a label of another class is none."""
+    """Whether a sample has the label that the page showed; for the page, a label of another class is no label."""
 
     def agrees(sample: str, state: LabelState) -> bool:
         return _numbers(state.label, assignment) == seen[sample]

@@ -1,4 +1,4 @@
-"""Data of a figure: panels, series, and the confidence interval of each point."""
+"""The data of a figure: panels, series, and the confidence interval of each point."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HEADER = ("panel", "series", "x", "mean", "low", "high")
 
 
 def mean_interval(samples: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean over the first axis, and lower and upper end of its 95% confidence interval by Student's t.
+    """Mean over the first axis, and the ends of its 95% confidence interval by Student's t.
 
-    With samples that are not finite, the interval is unbounded.
+    If samples are not finite, the interval is unbounded.
     """
     values = np.asarray(samples, dtype=float)
     count = len(values)
@@ -45,7 +45,7 @@ def exact_series(name: str, x: ArrayLike, y: ArrayLike) -> Series:
 
 
 def figure_csv(figure: Figure) -> str:
-    """All points of a figure as CSV; numbers with all digits."""
+    """All points of a figure as CSV, with all digits."""
     rows: list[Sequence[object]] = [HEADER]
     for panel in figure.panels:
         for line in panel.series:

@@ -1,7 +1,7 @@
 """Plots of figures: PNG and SVG on white for files, and one SVG per panel in the colours of an HTML page.
 
-Matplotlib is imported when the first plot is drawn, and used without pyplot, so there is no global state and no display
-is needed.
+Matplotlib is imported when the first plot is drawn. It is used without pyplot, so there is no global state and no need
+for a display.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HASH_SALT = "truthfl"  # fixed, so that the same figure gives the same SVG
 
 
 def figure_pictures(figure: Figure) -> tuple[bytes, str]:
-    """PNG and SVG with all panels side by side, on white. Text in the SVG is outlines, so that fonts do not matter."""
+    """PNG and SVG with all panels side by side, on white. The SVG has text as outlines, so fonts do not matter."""
     return pictures(_drawn(figure.panels, "black"))
 
 
@@ -60,12 +60,12 @@ def panel_svg(panel: Panel, prefix: str) -> str:
 
 
 def styles(ink: str) -> list[tuple[str, Any, str]]:
-    """`STYLES` in a picture whose text has this colour."""
+    """`STYLES` for a picture whose text has this colour."""
     return [(ink if colour == INK else colour, dashes, marker) for colour, dashes, marker in STYLES]
 
 
 def page_svg(canvas: Canvas, prefix: str) -> str:
-    """SVG for an HTML page of a Matplotlib figure that was drawn in `INK`."""
+    """SVG for an HTML page, from a Matplotlib figure that was drawn in `INK`."""
     text = _svg(canvas, facecolor="none", text_as_text=True)
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -95,7 +95,7 @@ def _svg(canvas: Canvas, *, facecolor: str, text_as_text: bool) -> str:
 
 
 def plot_settings(ink: str) -> Any:  # Any, since matplotlib's stubs require literal keys
-    """Matplotlib's settings of a picture whose text and axes have this colour, on the page's ground."""
+    """Matplotlib's settings for a picture whose text and axes have this colour, on the page's background."""
     coloured = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     return dict.fromkeys(coloured, ink) | {
         "axes.titlecolor": ink,
@@ -146,7 +146,7 @@ def _set_axes(axes: Axes, panel: Panel) -> None:
 
 
 def _limits(panel: Panel) -> tuple[float, float]:
-    """Limits of the y axis: all means, and the bands up to 0.7 times the range of the means beyond it."""
+    """Limits of the y axis: all means, and the bands up to 0.7 times the means' range beyond it."""
     scale, unscale = (np.log, np.exp) if panel.log_y else (np.asarray, np.asarray)
     low, mean, high = (
         np.array([value for line in panel.series for value in getattr(line, name)], dtype=float)

@@ -1,7 +1,6 @@
-"""Reports as one self-contained HTML file: text, tables, figures; for light and dark mode and all screen widths.
+"""Reports as one self-contained HTML file with text, tables and figures, for light and dark mode and all widths.
 
-A caller makes a `Report` and writes `page(report)` to a file. All texts are escaped; SVGs of plots are inserted
-unchanged.
+Make a `Report` and write `page(report)` to a file. All texts are escaped; the SVGs of plots are inserted unchanged.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text; columns of numbers (and empty cells) are aligned to the right.
+    """Rows of text; columns of numbers and empty cells are aligned to the right.
 
     tones   pairs (text, CSS class): cells with exactly this text are coloured as "good", "bad" or "open"
     """
@@ -94,7 +93,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A title, a first paragraph with the main result, and sections."""
+    """A title, an opening paragraph with the main result, and sections."""
 
     title: str
     lead: str
@@ -113,7 +112,7 @@ def page(report: Report) -> str:
 
 
 def how_made(*, version: str, command: str, seeds: str, engine: str, seconds: float, more: str = "") -> Section:
-    """The last section of every report: command, versions and machine, so that the report can be made again."""
+    """The last section of every report: command, versions and machine, to reproduce the report."""
     import numpy as np
 
     rows = [

@@ -1,7 +1,7 @@
-"""Files of a class's examples: made small by the operator's side, checked by the participant's, kept by their digests.
+"""Example files of the classes: the operator's side makes them small, the participant's side checks them.
 
-What a server sends is not trusted: an example must have the digest, the type and the size that the signed offer says,
-and be a plain text, or a picture that can be decoded and is no larger than the operator's side makes them.
+Examples from a server are untrusted: each must have the digest, type and size in the signed offer. It must be plain
+text, or a picture that can be decoded and is no larger than the operator's side makes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUALITIES = (85, 70, 50)  # of a JPEG, until it is small enough
 
 
 def small_example(raw: bytes, name: str) -> tuple[Example, bytes]:
-    """A file of the operator's as an example of at most so many pixels and bytes; `name` is its path, for messages."""
+    """An operator's file as an example, within the limits of pixels and bytes; `name`: its path, for messages."""
     content, media_type = _small_text(raw, name) if name.lower().endswith(".txt") else _small_picture(raw, name)
     if not content:
         raise InputError(f"{name} is empty; an example must show something.")
@@ -35,7 +35,7 @@ def small_example(raw: bytes, name: str) -> tuple[Example, bytes]:
 
 
 def require_sound_example(content: bytes, example: Example) -> None:
-    """Raise `InputError` unless this is the example that an offer names, and can be shown without danger."""
+    """Raise `InputError` unless this is the example that an offer names, and is safe to show."""
     name = f"the example {example.sha256[:8]}…"
     if len(content) != example.size or sha256(content).hexdigest() != example.sha256:
         raise InputError(f"{name} is another file than the one in the signed offer.")
@@ -75,7 +75,7 @@ def _file(home: Path, example: Example) -> Path:
 
 
 def _small_text(raw: bytes, name: str) -> tuple[bytes, str]:
-    """A text in UTF-8 with plain line ends, and without tabulators."""
+    """A text in UTF-8 with plain line ends and without tabs."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -96,7 +96,7 @@ def _require_plain_text(content: bytes, name: str) -> None:
 
 
 def _small_picture(raw: bytes, name: str) -> tuple[bytes, str]:
-    """The picture upright, within the largest size, without anything that came along in its file."""
+    """The picture upright, within the largest size, without any metadata from its file."""
     small = decode(raw, name, (PICTURE_SIDE, PICTURE_SIDE))
     small.info.clear()  # comments, colour profiles
     content = _encoded(small, "PNG", optimize=True)

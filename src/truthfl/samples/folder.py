@@ -1,10 +1,10 @@
 """Samples in a folder of picture files and its subfolders, in a stable order.
 
-An offer asks for the first n samples. If they were sorted by name, a file added during a job could push another one
+An offer asks for the first n samples. If samples were sorted by name, a file added during a job could push another one
 out of the first n, and that new file would have no label. A sample's id is a hash of all bytes of its file.
 
-Nothing is decoded when the folder is opened, and large files are hashed once: `KnownFiles` remembers them by what the
-system says of them. Symbolic links out of the folder are not followed.
+Opening a folder decodes nothing. Large files are hashed once: `KnownFiles` remembers them by their system metadata.
+Symbolic links out of the folder are not followed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FILE_NAME = "order.json"
 
 
 def in_kept_order(source: Source, home: Path) -> Source:
-    """The source with known samples in their stored order, new ones after them; the order is stored in `home`."""
+    """The source with known samples in their stored order, then new ones; the order is stored in `home`."""
     file = home / FILE_NAME
     stored = _read(file)
     rank = {sample: number for number, sample in enumerate(stored)}
@@ -82,8 +82,8 @@ KNOWN_FILES = "cache/files.json"
 class KnownFiles:
     """Content ids of large files, by device, inode, size and times of the last change.
 
-    They are kept in a participant's folder, since a node opens her pictures anew for each message. The time of the last
-    change of the inode counts too: programs that write into a file often set its own time back.
+    They are kept in the participant's folder, since a node opens the pictures again for each message. The inode's
+    change time counts too, since programs that write into a file often reset its modification time.
     """
 
     def __init__(self, home: Path | None) -> None:
@@ -92,7 +92,7 @@ class KnownFiles:
         self._ids, self._used = dict(self._kept), dict[str, str]()
 
     def content_id(self, handle: int, size: int) -> str:
-        """The content id of an open file of this size; all of it is read if it is not known."""
+        """The content id of an open file of this size; an unknown file is read completely."""
         key = _identity(os.fstat(handle))
         found = self._ids.get(key)
         if found is None:
@@ -105,7 +105,7 @@ class KnownFiles:
         return found
 
     def keep(self) -> None:
-        """Write those that were asked for since this was made; without the file they are computed again."""
+        """Write the ids that were requested since this object was made; without the file they are computed again."""
         if self._home is not None and self._file is not None and self._used != self._kept:
             with suppress(ServiceError):
                 make_private_folder(self._home)
@@ -131,7 +131,7 @@ def open_folder(folder: Path, home: Path | None = None) -> Source:
             paths.append(path)
             names.append(name)
     finally:
-        known.keep()  # also if it was interrupted: hashing many photos may take minutes
+        known.keep()  # even after an interrupt: hashing many photos may take minutes
     samples = samples_with_unique_ids(contents, names, range(len(paths)))
     reader = FolderReader(root, tuple(paths), tuple(contents), known)
     source = Source(str(folder), "picture", samples, tuple(problems), reader)
@@ -186,10 +186,11 @@ class FolderReader:
 
 
 def _files(root: Path, folder: str, prefix: str) -> Iterator[str]:
-    """Paths of pictures, relative to `root`, without hidden files and links out of it.
+    """Paths of pictures relative to `root`, without hidden files and links out of it.
+
+    They are strings, not `Path`s, since a folder may hold very many files.
 
     prefix   path of `folder` relative to `root`, with a trailing slash
-    Strings, not `Path`s, since a folder may hold very many files.
     """
     try:
         entries = list(os.scandir(folder))
@@ -233,7 +234,7 @@ def _fingerprint(path: str, name: str, known: KnownFiles) -> str:
 
 
 def _fingerprint_of(handle: int, name: str, known: KnownFiles) -> str:
-    """Content id of an open file, with few and small reads, since there may be very many files."""
+    """Content id of an open file, with few small reads, since there may be very many files."""
     try:
         head = os.read(handle, FIRST_READ)
         size = len(head) if len(head) < FIRST_READ else os.fstat(handle).st_size
@@ -246,7 +247,7 @@ def _fingerprint_of(handle: int, name: str, known: KnownFiles) -> str:
 
 
 def _require_picture(head: bytes, size: int, name: str) -> None:
-    """Raise `UnreadableError` unless a file that begins so, of so many bytes, is a picture that is read."""
+    """Raise `UnreadableError` unless a file with this beginning and size is a supported picture."""
     kind = picture_format(head)
     if kind is None:
         raise UnreadableError(no_picture(name))
@@ -258,7 +259,7 @@ def _require_picture(head: bytes, size: int, name: str) -> None:
 
 
 def _hash_of(handle: int, size: int) -> str:
-    """Content id of an open file, of which all bytes are read."""
+    """Content id of an open file; reads all its bytes."""
     os.lseek(handle, 0, os.SEEK_SET)
     digest = sha256(b"%d " % size)
     while block := os.read(handle, READ_AT_ONCE):
@@ -267,12 +268,12 @@ def _hash_of(handle: int, size: int) -> str:
 
 
 def _identity(status: os.stat_result) -> str:
-    """What a file has that changes when its content does."""
+    """Metadata that changes when a file's content does."""
     return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def _read_known(file: Path | None) -> dict[str, str]:
-    """The content ids in a file; none if there is no file, or it is damaged."""
+    """The content ids in a file; none if the file is missing or damaged."""
     try:
         known = {} if file is None else json.loads(file.read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Labels that a participant made by hand, and what a quick model thinks of them."""
+"""Labels that a participant made by hand, and quick models that judge them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def labels_of(
 def handmade_labels(
     path: str | os.PathLike[str], samples: Sequence[str], classes: Sequence[str], *, several: bool = False
 ) -> Labels | LabelSets | None:
-    """The same; `InputError` if a sample has a label that is not among the classes."""
+    """As above, but raise `InputError` if a sample has a label that is not among the classes."""
     labels = labels_of(path, samples, classes, several=several)
     if labels is None:
         names, known = label_names(path), set(classes)
@@ -56,7 +56,7 @@ def handmade_labels(
 def count_labels(
     path: str | os.PathLike[str], samples: Sequence[str], classes: Sequence[str], *, several: bool = False
 ) -> int:
-    """How many of these samples have a label that is among the classes."""
+    """The number of these samples with a label that is among the classes."""
     names, known = label_names(path), set(classes)
     return sum(are_known(names.get(sample, ""), known, several=several) for sample in samples)
 
@@ -66,7 +66,7 @@ MOST_PICTURES = 5000
 
 
 def quick_opinion(source: Source) -> OpinionSource:
-    """Trains models on the labels that it is asked about; None for samples that are not pictures."""
+    """A function that trains models on the labels it is asked about; None for samples that are not pictures."""
     small: dict[int, Pixels | None] = {}  # by position; None for one that cannot be read
 
     def opinion(labels: Sequence[int], classes: Sequence[str]) -> Opinion | None:

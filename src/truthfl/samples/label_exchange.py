@@ -1,12 +1,12 @@
-"""Export and import of labels, as Label Studio's JSON or as CSV.
+"""Export and import of labels as Label Studio JSON or CSV.
 
 Paths are compared from the end, since the file may come from another folder. Label Studio puts eight hexadecimal digits
-and a hyphen before the names of uploaded files; they are ignored.
+and a hyphen before the names of uploaded files; the import ignores them.
 
-Label Studio's file is a list of tasks, each with its data and its annotations; a class is a result of type "choices"
-(https://labelstud.io/guide/task_format). Exported tasks also have the sample's id, so that an import still matches
-after files were renamed. With several classes per sample, the choices are all of them, and a .csv file has them as
-`class_sets` joins them; names that a spreadsheet would take for formulas have an apostrophe in front there.
+A Label Studio file is a list of tasks, each with its data and its annotations; a class is a result of type "choices"
+(https://labelstud.io/guide/task_format). Exported tasks also have the sample's id, so an import still matches after
+files were renamed. With several classes per sample, the choices list them all, and a .csv file joins them as
+`class_sets` does. In a .csv file, names that a spreadsheet would execute as formulas get a leading apostrophe.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UPLOAD_PREFIX = re.compile(r"^[0-9a-f]{8}-")
 
 
 class Matcher:
-    """Finds samples of one source by id, by a picture's path, or by the text that is shown of others."""
+    """Finds samples of one source by id, by a picture's path, or by the text shown for other samples."""
 
     def __init__(self, source: Source) -> None:
         self.ids = frozenset(source.ids)
@@ -44,7 +44,7 @@ class Matcher:
             self.by_last_part[sample.name.rsplit("/", 1)[-1]].append(sample.id)
 
     def find(self, sample_id: str, name: str) -> str | None:
-        """The id of the sample, None if there is none; `name` is a picture's path or address, or what is shown."""
+        """The sample's id, None if there is none; `name` is a picture's path or address, or the text shown for it."""
         if sample_id:
             return sample_id if sample_id in self.ids else None
         if self.prefix is not None:
@@ -119,7 +119,7 @@ def export_text(file_format: str, source: Source, states: Mapping[str, LabelStat
 
 @dataclass(frozen=True)
 class ReadLabels:
-    """What a file says: labels by sample id, and the ids of skipped and of flagged samples."""
+    """A file's content: labels by sample id, and the ids of skipped and of flagged samples."""
 
     labels: Mapping[str, str]
     skipped: Sequence[str]
@@ -135,10 +135,10 @@ def import_labels(
     *,
     several: bool = False,
 ) -> int:
-    """Import labels from a .json or .csv file as one step, all or none; return how many were new or changed.
+    """Import labels from a .json or .csv file as one step, all or none; return the number of new or changed labels.
 
-    may_replace   whether so many labels that she has, and that differ from the file's, may be replaced; is not asked if
-                  there are none
+    may_replace   called with the number of present labels that differ from the file's, if any; returns whether to
+                  replace them
     """
     read = read_labels(path, source, classes, several=several)
     differing = store.differing(read.labels)
@@ -146,12 +146,12 @@ def import_labels(
         one = len(differing) == 1
         raise InputError(
             f"{len(differing):,} of the labels in {path} {'differs' if one else 'differ'} from the "
-            f"{'one' if one else 'ones'} that you have; nothing was taken in. --replace takes the file's."
+            f"{'one' if one else 'ones'} that you have; nothing was imported. --replace takes the file's."
         )
     try:
         return store.add_imported(read.labels, read.skipped, read.flagged, replacing=differing)
     except LabelConflictError:
-        raise InputError("labels were changed in the meantime; nothing was taken in: import again.") from None
+        raise InputError("labels were changed in the meantime; nothing was imported: import again.") from None
 
 
 def read_labels(path: Path, source: Source, classes: Sequence[str], *, several: bool = False) -> ReadLabels:
@@ -237,7 +237,7 @@ def _from_json(path: Path) -> Iterator[ImportedLabel]:
 
 
 def _choices(task: Mapping[str, Any], where: str) -> tuple[tuple[str, ...], bool]:
-    """The classes in the task's last annotation that was not cancelled, and whether one was cancelled."""
+    """The classes in the task's last annotation that was not cancelled, and whether any was cancelled."""
     annotations = task.get("annotations") or []
     try:
         valid = [annotation for annotation in annotations if not annotation.get("was_cancelled")]

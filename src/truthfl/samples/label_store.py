@@ -1,11 +1,11 @@
 """Labels in one local SQLite file: each decision is a row, and rows are never changed.
 
-The current label of a sample is that of its last row that was not undone; the view `labels` holds it, and
-`handmade_labels` reads only that view. A decision is on the disk before `decide` returns; the same decision sent
-twice, identified by its nonce, is stored once. Decisions that were made together, such as those of an import, are one
-step: they have the same `step`, and are undone together.
+A sample's current label is in its last row that was not undone. The view `labels` holds the current labels, and
+`handmade_labels` reads only that view. A decision is on the disk before `decide` returns. Its nonce identifies it, so a
+decision that is sent twice is stored once. Decisions that were made together, such as an import, are one step: they
+have the same `step`, and are undone together.
 
-NumPy is not loaded, so that the page starts at once.
+This module does not load NumPy, so that the page starts at once.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PRAGMA user_version = {VERSION};
 
 
 def prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Make the tables if there are none; `path` is the file's, for messages."""
+    """Create the tables if there are none; `path` is the file's path, for messages."""
     if _is_new(database, path):
         database.execute("PRAGMA journal_mode = WAL")
         database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
@@ -67,7 +67,7 @@ def prepare(database: sqlite3.Connection, path: Path) -> None:
 
 
 def _is_new(database: sqlite3.Connection, path: Path) -> bool:
-    """Whether there are no tables; looked up in one transaction, since another process may be creating them."""
+    """Whether there are no tables; checked in one transaction, since another process may be creating them."""
     database.execute("BEGIN IMMEDIATE")
     version = database.execute("PRAGMA user_version").fetchone()[0]
     tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -103,7 +103,7 @@ UNTOUCHED = LabelState()
 
 
 def label_state(rows: Iterable[Row]) -> LabelState:
-    """State of one sample, from its rows in order. Of label and skip, the later one counts; undone ones do not."""
+    """State of one sample, from its rows in order. The later of label and skip counts; undone decisions do not."""
     decisions = list(rows)
     undone = {row.undoes for row in decisions if row.undoes is not None}
     label, skipped, flagged = None, None, False
@@ -137,7 +137,7 @@ SELECT_ROWS = "SELECT number, sample, action, label, undoes FROM decisions"
 class Decision(NamedTuple):
     """A participant's decision about one sample.
 
-    nonce   identifies the decision; the same when it is sent again
+    nonce   identifies the decision; stays the same when the decision is sent again
     sample  id
     action  "label", "skip", "flag" or "unflag"
     label   name of the class, only with "label"
@@ -150,10 +150,10 @@ class Decision(NamedTuple):
 
 
 class StoredDecision(NamedTuple):
-    """A decision on the disk, and its sample's state after it.
+    """A stored decision, and its sample's state after it.
 
-    action  the one that was made or undone
-    also    if it is a step of several decisions: the states of the other samples, by id
+    action  the action that was made or undone
+    also    for a step of several decisions: the states of the other samples, by id
     """
 
     number: int
@@ -164,14 +164,14 @@ class StoredDecision(NamedTuple):
 
 
 class LabelConflictError(InputError):
-    """Samples have other labels than the one who decides believed; nothing was stored. `states`: the current ones."""
+    """Samples have other labels than the caller expected; nothing was stored. `states`: the current states."""
 
     def __init__(self, states: Mapping[str, LabelState]) -> None:
         super().__init__("the label was changed elsewhere in the meantime; nothing was stored.")
         self.states = states
 
 
-Agrees = Callable[[str, LabelState], bool]  # whether a sample's state is what the one who decides believed
+Agrees = Callable[[str, LabelState], bool]  # whether a sample's state is what the caller expected
 
 
 class LabelStore:
@@ -210,7 +210,7 @@ class LabelStore:
             return self._stored(decision.nonce)
 
     def decide_together(self, nonce: str, labels: Mapping[str, str], agrees: Agrees) -> StoredDecision:
-        """Give several samples these labels as one step, all or none, unless the nonce is stored already."""
+        """Give several samples these labels as one step, all or none; do nothing if the nonce is stored already."""
         with self._writing() as database:
             if not self._has(nonce):
                 self._require_agreement(labels, agrees)
@@ -219,9 +219,9 @@ class LabelStore:
             return self._stored(nonce)
 
     def undo(self, nonce: str, samples: Container[str]) -> StoredDecision | None:
-        """Undo the last step that has a decision about one of these samples; None if there is none.
+        """Undo the last step with a decision about one of these samples; None if there is none.
 
-        A step is one decision made on the page, several that were made together, or an import.
+        A step is one decision on the page, several decisions made together, or an import.
         """
         with self._writing() as database:
             if not self._has(nonce):
@@ -243,7 +243,7 @@ class LabelStore:
             return self._stored(nonce)
 
     def differing(self, labels: Mapping[str, str]) -> frozenset[str]:
-        """Those of these samples that have a label now, and another one."""
+        """Those of these samples that now have a different label."""
         return _differing(self.states(), labels)
 
     def add_imported(
@@ -256,8 +256,9 @@ class LabelStore:
     ) -> int:
         """Write imported labels, skips and flags as one step, all or none; return how many labels were written.
 
-        replacing  samples whose present label may be replaced; `LabelConflictError` if another one has another label
-        Those that are stored already are not written again. A sample that has a label is not skipped.
+        Decisions that are stored already are not written again. A sample with a label is not skipped.
+
+        replacing  samples whose present label may be replaced; `LabelConflictError` if any other has a different label
         """
         with self._writing() as database:
             before = label_states(self._rows(f"{SELECT_ROWS} ORDER BY number"))
@@ -281,7 +282,7 @@ class LabelStore:
             return label_states(self._rows(f"{SELECT_ROWS} ORDER BY number"))
 
     def recent_times(self, count: int) -> list[datetime]:
-        """Times of the last `count` labels given on the page one by one, oldest first."""
+        """Times of the last `count` labels that were given one by one on the page, oldest first."""
         chosen = "action = 'label' AND how = 'page' AND step IS NULL"
         query = f"SELECT at FROM decisions WHERE {chosen} ORDER BY number DESC LIMIT ?"
         with self._lock, _truthfl_errors(self.path):
@@ -324,7 +325,7 @@ class LabelStore:
 
 
 def _differing(states: Mapping[str, LabelState], labels: Mapping[str, str]) -> frozenset[str]:
-    """Samples that have another label than this one."""
+    """Samples whose label differs from this one."""
     return frozenset(
         sample for sample, label in labels.items() if states.get(sample, UNTOUCHED).label not in (None, label)
     )
@@ -351,7 +352,7 @@ def _truthfl_errors(path: Path) -> Iterator[None]:
 
 
 def database_error(error: Exception, what: str) -> InputError | ServiceError:
-    """`InputError` if the file has other contents, `ServiceError` otherwise; `what` begins its message."""
+    """The error: `InputError` if the file has other contents, `ServiceError` otherwise; `what` begins its message."""
     error_class = InputError if getattr(error, "sqlite_errorcode", 0) & 0xFF in WRONG_CONTENTS else ServiceError
     return error_class(f"{what}: {str(getattr(error, 'strerror', None) or error).rstrip('.')}.")
 
@@ -362,7 +363,7 @@ Other = Mapping[str, int]  # by class: number of labels
 
 
 def label_names(path: str | os.PathLike[str]) -> dict[str, str]:
-    """By sample: the name of its label; empty if there is no file."""
+    """The name of each sample's label, by sample; empty if there is no file."""
     file = Path(path)
     if not file.exists():
         return {}
@@ -380,7 +381,7 @@ def other_labels(
     *,
     several: bool = False,
 ) -> Other:
-    """How many labels are there of classes that are not among these, by class, the most frequent first.
+    """The number of labels of each class that is not among these, the most frequent first.
 
     samples   ids; None for all in the file
     """
@@ -391,7 +392,7 @@ def other_labels(
 
 
 def other_labels_in_words(other: Other, classes: Sequence[str]) -> str:
-    """A sentence that says which labels of other classes there are."""
+    """A sentence that names the labels of other classes."""
     count, listed = sum(other.values()), ", ".join(list(other)[:SHOWN_CLASSES])
     more = f" and {len(other) - SHOWN_CLASSES} more" if len(other) > SHOWN_CLASSES else ""
     named = ", ".join(classes[:SHOWN_CLASSES]) + (", …" if len(classes) > SHOWN_CLASSES else "")

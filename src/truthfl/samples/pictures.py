@@ -1,8 +1,8 @@
-"""Decoding of pictures as a browser shows them on white, within the limits of size and memory.
+"""Decodes pictures as a browser shows them on white, within limits of size and memory.
 
-A file's format is known by its first bytes, and Pillow's plugin of that format opens it. Size and memory are read from
-the header and compared with the limits before any pixel is decoded; bytes per pixel were measured by
-`benchmarks.picture_memory`. Of files with several pictures the first counts.
+A file's first bytes show its format, and Pillow's plugin for that format opens it. Size and memory follow from the
+header and are checked against the limits before any pixel is decoded. `benchmarks.picture_memory` measured the bytes
+per pixel. If a file has several pictures, the first counts.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from truthfl.samples.sample import (
 )
 
 BUDGET_BYTES = 178_000_000  # of all pictures that are being decoded at one time
-RETURNED_FROM = 8_000_000  # bytes; after more than that, free memory is given back to the system
+RETURNED_FROM = 8_000_000  # bytes; after more than this, free memory goes back to the system
 BLOCK_BYTES = 64 * 1024 * 1024  # of Pillow's blocks: large ones go back to the system, glibc keeps small ones
 NARROW = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}  # bytes of a pixel; 4 in other modes
 WEBP_PIXEL, HEIC_PIXEL = 12.5, 9  # bytes: frames of the decoder, and their copy
 
 
 class MemoryBudget:
-    """So many bytes, of which threads reserve a part while they decode; they wait for others to finish."""
+    """A budget of bytes. Threads reserve a part of it while they decode, and wait for others to finish."""
 
     def __init__(self, total: int) -> None:
         self.total, self._free, self._changed = total, total, threading.Condition()
 
     @contextmanager
     def reserved(self, needed: int, name: str) -> Iterator[None]:
-        """Hold so many bytes; raise `UnreadableError` at once if there are never so many. `name` is the picture's."""
+        """Hold this many bytes; raise `UnreadableError` at once if the budget is smaller. `name` is the picture's."""
         if needed > self.total:
             raise UnreadableError(
                 coded(
@@ -88,7 +88,7 @@ def pixel_bytes(mode: str) -> int:
 
 
 def decoding_bytes(image: Any, kind: PictureFormat, full_size: tuple[int, int], file_bytes: int, scans: int = 1) -> int:
-    """Bytes that Pillow takes to decode this picture, of which only the header was read.
+    """Bytes that Pillow needs to decode this picture; only the header has been read.
 
     full_size   its size before a JPEG decoder was asked for a smaller version
     file_bytes  the file's size
@@ -109,14 +109,14 @@ def decoding_bytes(image: Any, kind: PictureFormat, full_size: tuple[int, int], 
 
 
 def _samples_per_pixel(image: Any) -> float:
-    """Values per pixel of a JPEG: 3 for colours, 1.5 if those of two of the three are halved on both sides."""
+    """Values per pixel of a JPEG: 3 for colours; 1.5 if two of the three are halved in width and height."""
     sampling: list[tuple[int, int]] = [(across, down) for _, across, down, *_ in image.layer]
     most = max(across for across, _ in sampling) * max(down for _, down in sampling)
     return sum(across * down for across, down in sampling) / most
 
 
 def _compressed_bytes(image: Any, pixels: int, file_bytes: int) -> int:
-    """What libtiff takes beside the picture: the file, which it maps, and one strip or tile, up to the whole."""
+    """Bytes that libtiff needs beside the picture: the mapped file, and one strip or tile, up to the whole picture."""
     if image.info.get("compression") == "raw":
         return 0
     tags = image.tag_v2
@@ -130,7 +130,7 @@ def _compressed_bytes(image: Any, pixels: int, file_bytes: int) -> int:
 
 
 def _return_free_memory() -> None:
-    """Give memory that was freed back to the system; glibc would keep it for the thread that had it."""
+    """Give freed memory back to the system; glibc would keep it for the thread that had it."""
     trim = _malloc_trim()
     if trim is not None:
         trim(0)
@@ -147,7 +147,7 @@ def _malloc_trim() -> Any:
 
 GRAY_MODES = ("1", "L", "LA", "La", "I", "F")
 TRANSPARENT_MODES = ("LA", "La", "RGBA", "RGBa", "PA")
-STRIP_PIXELS = 1_000_000  # that are converted at a time, so that there is no second copy of a large picture
+STRIP_PIXELS = 1_000_000  # converted at a time, so that there is no second copy of a large picture
 ORIENTATION = 0x0112  # the EXIF tag
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -168,8 +168,8 @@ PLUGINS = {
     WEBP: ("PIL.WebPImagePlugin", "WebPImageFile"),
     HEIC: ("pillow_heif.as_plugin", "HeifImageFile"),
 }
-MOST = 16  # by which a picture is reduced to save memory
-DRAFTS = (2, 1, 0.5, 0.25)  # how much larger than what fits in the box a JPEG decoder is asked to make a picture
+MOST = 16  # the largest factor by which a picture is reduced to save memory
+DRAFTS = (2, 1, 0.5, 0.25)  # the size asked of a JPEG decoder, as a multiple of what fits in the box
 MOST_SCANS = 50  # of a JPEG file; cameras and programs write at most 12 or so, and each takes time for all pixels
 START_OF_SCAN, END_OF_IMAGE = 0xDA, 0xD9
 MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # of JPEG; others have no length, and stand within a scan's data
@@ -188,9 +188,10 @@ def decoded(content: bytes | BinaryIO, name: str, within: tuple[int, int] | None
     """The picture in a file, upright, in grays ("L") or colours ("RGB"); `UnreadableError` if it cannot be decoded.
 
     name     the file's, for messages
-    within   width and height: a larger picture is made smaller until it fits in, with its proportions; one that takes
-             much memory may be made still smaller
-    The context holds the memory that it takes, also for one copy or a file that is made of it.
+    within   width and height: a larger picture is scaled down in proportion until it fits; one that needs much memory
+             may become still smaller
+
+    The context reserves the memory for the picture, and for one copy or file made from it.
     """
     file = BytesIO(content) if isinstance(content, bytes) else content
     for larger in DRAFTS:
@@ -235,7 +236,7 @@ def fitting_size(size: tuple[int, int], box: tuple[int, int]) -> tuple[int, int]
 
 
 def open_undecoded(file: BinaryIO, name: str) -> tuple[Any, PictureFormat]:
-    """The first picture in a file with only its header read, and its format."""
+    """The first picture in a file, with only its header read, and its format."""
     head = file.read(SIGNATURE_BYTES)
     file.seek(0)
     kind = picture_format(head)
@@ -248,13 +249,13 @@ def open_undecoded(file: BinaryIO, name: str) -> tuple[Any, PictureFormat]:
 
 
 def _plugin(kind: PictureFormat) -> Any:
-    """Pillow's class for files of this format; imported when there is such a file, so that a page starts sooner."""
+    """Pillow's class for files of this format; imported when needed, so that a page starts sooner."""
     module, name = PLUGINS[kind]
     return getattr(import_module(module), name)
 
 
 def _loaded(image: Any, kind: PictureFormat) -> Image.Image:
-    """The picture with its pixels; of WebP without the decoder's own two frames, which Pillow keeps to the end."""
+    """The picture with its pixels; for WebP without the decoder's own two frames, which Pillow would keep."""
     if kind is not WEBP:
         image.load()
         return image  # type: ignore[no-any-return]
@@ -267,32 +268,32 @@ def _loaded(image: Any, kind: PictureFormat) -> Image.Image:
 
 
 def _turn(image: Any, kind: PictureFormat) -> Image.Transpose | None:
-    """How the picture is turned upright by its EXIF tag; Pillow turns TIFF and HEIC itself."""
+    """How the EXIF tag turns the picture upright; Pillow turns TIFF and HEIC itself."""
     has_tag = kind in (JPEG, WEBP) or (kind is PNG and "exif" in image.info)
     return TURNS.get(image.getexif().get(ORIENTATION)) if has_tag else None
 
 
 def _turned(box: tuple[int, int], turn: Image.Transpose | None) -> tuple[int, int]:
-    """Width and height before the picture is turned so, from those after it, or the other way round."""
+    """Width and height before this turn, from those after it, or the other way round."""
     return (box[1], box[0]) if turn in ON_ITS_SIDE else box
 
 
 def _decoded_size(size: tuple[int, int], box: tuple[int, int], larger: float) -> tuple[int, int]:
-    """The size that a JPEG decoder is asked for: larger than what fits in the box, so that the rest is done smoothly.
+    """The size to request from a JPEG decoder: larger than what fits in the box, so that the last step is smooth.
 
-    Where that takes too much memory, less is asked for.
+    If that needs too much memory, a smaller size is requested.
     """
     width, height = fitting_size(size, box)
     return max(1, min(int(larger * width), size[0])), max(1, min(int(larger * height), size[1]))
 
 
 def _factor(size: tuple[int, int], box: tuple[int, int]) -> int:
-    """By which whole number a picture can be reduced and still is not smaller than what fits in the box."""
+    """The whole number by which a picture can be reduced without becoming smaller than what fits in the box."""
     return max(1, int(max(size[0] / box[0], size[1] / box[1])))
 
 
 def _further_bytes(image: Any, box: tuple[int, int] | None, factor: int, turn: Image.Transpose | None) -> int:
-    """Bytes that are taken beside those to decode a picture: its conversion, and what is made of it."""
+    """Bytes needed in addition to decoding: for the picture's conversion, and for what is made from it."""
     width, height = map(int, image.size)
     flat = (width // factor + 1) * (height // factor + 1) * (1 if _is_gray(image.mode) else 4)
     if box is None or factor > 1 or turn is not None or not _is_flat(image):
@@ -305,7 +306,7 @@ def _further_bytes(image: Any, box: tuple[int, int] | None, factor: int, turn: I
 
 
 def _is_flat(image: Image.Image) -> bool:
-    """Whether a picture is opaque, in grays or colours, so that it need not be converted."""
+    """Whether a picture is opaque and in grays or colours, so that it needs no conversion."""
     return image.mode in ("L", "RGB") and "transparency" not in image.info
 
 
@@ -314,10 +315,10 @@ def _is_gray(mode: str) -> bool:
 
 
 def _white(image: Image.Image, kind: PictureFormat) -> float:
-    """The value of white in a picture of more than eight bits of gray.
+    """The value of white in a picture with more than eight bits of gray.
 
-    A TIFF file of ten or twelve bits often says that it has sixteen: its depth is the smallest that holds its largest
-    value. Values that are no whole numbers go up to 1, if none is larger.
+    A TIFF file of ten or twelve bits often claims to have sixteen, so its depth is the smallest that holds its largest
+    value. For values that are not whole numbers, white is 1 if none is larger.
     """
     if kind is not TIFF or not (image.mode.startswith("I") or image.mode == "F"):
         return 65536
@@ -329,7 +330,7 @@ def _white(image: Image.Image, kind: PictureFormat) -> float:
 
 
 def _flattened(image: Image.Image, factor: int, white: float) -> Image.Image:
-    """The picture in grays or colours on white, reduced by a whole number, converted strip by strip."""
+    """The picture in grays or colours on white, reduced by a whole number and converted strip by strip."""
     width, height = image.size
     mode = "L" if _is_gray(image.mode) else "RGB"
     if factor == 1 and _is_flat(image):
@@ -366,7 +367,7 @@ def _require_few_pixels(size: tuple[int, int], name: str) -> None:
 def _require_few_scans(file: BinaryIO, name: str) -> int:
     """The number of scans of a JPEG file; `UnreadableError` if decoding them would take minutes.
 
-    A scan of a few bytes goes through all pixels, so that a small file could keep a computer busy for hours.
+    A scan of a few bytes goes through all pixels, so a small file could keep a computer busy for hours.
     """
     start, place, scans = file.tell(), 2, 0
     while (found := _next_marker(file, place)) is not None:
@@ -384,7 +385,7 @@ def _require_few_scans(file: BinaryIO, name: str) -> int:
 
 
 def _next_marker(file: BinaryIO, place: int) -> tuple[int, int] | None:
-    """Place and number of the next marker of a JPEG file from a place on; None if there is none."""
+    """Position and number of a JPEG file's next marker from a position on; None if there is none."""
     while True:
         file.seek(place)
         block = file.read(BLOCK)
@@ -397,7 +398,7 @@ def _next_marker(file: BinaryIO, place: int) -> tuple[int, int] | None:
 
 
 def _length(file: BinaryIO) -> int:
-    """Bytes of a file, whose place stays where it is."""
+    """Read bytes of a file without moving its position."""
     place = file.tell()
     length = file.seek(0, 2)
     file.seek(place)
@@ -406,7 +407,7 @@ def _length(file: BinaryIO) -> int:
 
 @contextmanager
 def _broken(name: str) -> Iterator[None]:
-    """Pillow raises errors of many classes for broken files; they become a sentence."""
+    """Turn Pillow's errors for broken files, which have many classes, into a sentence."""
     try:
         yield
     except UnreadableError:

@@ -1,12 +1,13 @@
-"""Pictures as arrays, for training, and how they are fitted to the size that a job asks for; a cache of decoded ones.
+"""Pictures as arrays for training, fitted to the size that a job asks for; a cache of decoded pictures.
 
-Fitted: scaled, with its proportions, until it just fits in, in the middle of black; in grays or colours as asked for. A
-picture of that size already stays as it is. Pillow scales in whole numbers, so the bytes are the same on all machines.
+Fitting scales a picture in proportion until it just fits, centres it on black, and converts it to grays or colours. A
+picture that already has the size stays as it is. Pillow scales in whole numbers, so the bytes are the same on all
+machines.
 
 A node may handle each message in a new process, so decoded pictures are cached in a file: a SHA-256, a line of JSON and
-the array's bytes, without labels. Its key is a hash of the names and content ids of all samples in order. If it is
-damaged or cannot be written, the pictures are decoded. Small pictures of one size are kept as they are; of others it is
-kept which can be read, and once a job says a shape, the pictures fitted to it.
+the array's bytes, without labels. Its key is a hash of the names and content ids of all samples in order. If the file
+is damaged or cannot be written, the pictures are decoded again. Small pictures of one size are cached as they are. For
+other pictures, the cache records which can be read and, once a job names a shape, the pictures fitted to it.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from truthfl.samples.sample import Pixels, Problem, Shape, Source, UnreadableErr
 def load_pictures(source: Source, shape: Shape | None = None) -> tuple[Source, Images]:
     """The source without unreadable samples, and the pictures of the others, in the same order.
 
-    shape   (height, width, channels) that all are fitted to; None: all must have the same size, and if one has colours,
-            all get three channels
+    shape   (height, width, channels) to which all are fitted; None: all must have the same size, and all get three
+            channels if one has colours
     """
     require_pictures(source)
     if shape is not None:
@@ -45,7 +46,7 @@ def load_pictures(source: Source, shape: Shape | None = None) -> tuple[Source, I
 
 
 def require_pictures(source: Source) -> None:
-    """Raise `InputError` if these samples are no pictures."""
+    """Raise `InputError` if these samples are not pictures."""
     if source.kind != "picture":
         named = {"text": "texts", "row": "tables"}[source.kind]
         raise InputError(
@@ -88,7 +89,7 @@ def _load_as_they_are(source: Source) -> tuple[Source, Images]:
 
 
 def difference(source: Source, first: int, one: Pixels, second: int, other: Pixels) -> str:
-    """A sentence that says of which sizes two pictures are."""
+    """A sentence with the sizes of two pictures."""
     names = source.samples[second].name, source.samples[first].name
     return (
         f"{names[0]} has {_size(other)} pixels and {names[1]} {_size(one)}; without a shape that they are fitted to, "
@@ -97,12 +98,12 @@ def difference(source: Source, first: int, one: Pixels, second: int, other: Pixe
 
 
 def none_readable(source: Source, problems: list[Problem]) -> InputError:
-    """The error that no picture can be read."""
+    """The error if no picture can be read."""
     return InputError(f"{source.place} has no picture that can be read; the first says: {problems[0].reason}")
 
 
 def fitted(picture: Image.Image, shape: Shape) -> Pixels:
-    """A decoded picture, scaled with its proportions to fit into this shape, in the middle of black."""
+    """A decoded picture, scaled in proportion to fit into this shape and centred on black."""
     height, width, channels = shape
     mode = "L" if channels == 1 else "RGB"
     size = fitting_size(picture.size, (width, height))
@@ -137,7 +138,7 @@ def as_png(pixels: Pixels) -> bytes:
 
 
 def as_picture(pixels: Pixels) -> Image.Image:
-    """An array of grays or colours as Pillow's picture."""
+    """An array of grays or colours as a Pillow image."""
     return Image.fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels))
 
 
@@ -149,7 +150,7 @@ TYPES = ("|u1", "<f4")
 
 
 def write_cached(path: Path, key: str, header: Mapping[str, Any], array: NDArray[Any]) -> None:
-    """Write an array of bytes or of float32, with JSON values beside it; a disk that takes nothing is no error."""
+    """Write an array of bytes or of float32, with JSON values; a disk that cannot be written is no error."""
     values = {"key": key, **header, "shape": array.shape, "type": array.dtype.str}
     line, data = json.dumps(values).encode() + b"\n", np.ascontiguousarray(array).data
     digest = sha256(line)
@@ -159,7 +160,7 @@ def write_cached(path: Path, key: str, header: Mapping[str, Any], array: NDArray
 
 
 def read_cached(path: Path, key: str) -> tuple[dict[str, Any], NDArray[Any]] | None:
-    """The JSON values and the array, read-only; None if there is no file, it has another key, or is damaged."""
+    """The JSON values and the read-only array; None if the file is missing, is damaged or has another key."""
     try:
         with path.open("rb") as file:
             expected, line = file.readline().strip().decode(), file.readline()
@@ -177,20 +178,20 @@ def read_cached(path: Path, key: str) -> tuple[dict[str, Any], NDArray[Any]] | N
 
 
 CACHE, FITTED_CACHE = "cache/pictures.bin", "cache/fitted.bin"
-REVISION = 5  # to be increased when the decoder gives other pixels than before, or the file gets another form
-CHECKED_SHAPE = (64, 64, 3)  # to which a picture is fitted only to know that it can be read
-KEPT_BYTES = 100_000_000  # of pictures that are kept as they are; larger ones only when a job says a shape
-KEPT_PIXELS = 4_000_000  # of one picture that is kept as it is; larger ones may take too much memory to decode in full
+REVISION = 5  # increase it when the decoder's pixels or the file's form change
+CHECKED_SHAPE = (64, 64, 3)  # the shape to which a picture is fitted just to see that it can be read
+KEPT_BYTES = 100_000_000  # of pictures kept as they are; larger ones are kept only when a job names a shape
+KEPT_PIXELS = 4_000_000  # of one picture kept as it is; larger ones may need too much memory to decode in full
 
 
 @dataclass(frozen=True, eq=False)
 class DecodedPictures:
     """The readable pictures of a folder.
 
-    source      without those that cannot be read
+    source      without unreadable pictures
     home        folder of the cache
-    as_they_are the pictures, if they are of one size, and small
-    why_not     a sentence that says why they are not there; "" otherwise
+    as_they_are the pictures, if they are small and of one size
+    why_not     a sentence that says why `as_they_are` is missing; "" otherwise
     """
 
     source: Source
@@ -199,7 +200,7 @@ class DecodedPictures:
     why_not: str = ""
 
     def of_shape(self, shape: Shape, *, fit: bool) -> Images:
-        """The pictures, all of this shape; `InputError` if they are of another one and must not be fitted."""
+        """The pictures, all of this shape; `InputError` if they have another shape and must not be fitted."""
         own = self.as_they_are
         if own is not None and own.shape[1:] == shape:
             return own
@@ -218,7 +219,7 @@ class DecodedPictures:
 
 
 def load_cached(source: Source, home: Path) -> DecodedPictures:
-    """Find out which pictures can be read, from the cache in `home` if it is valid; arrays may be read-only."""
+    """Find the readable pictures, from the cache in `home` if it is valid; arrays may be read-only."""
     path, key = home / CACHE, _key(source)
     cached = read_cached(path, key)
     loaded = None if cached is None else _from_cache(source, home, *cached)
@@ -254,14 +255,14 @@ def _decode_all(source: Source, home: Path) -> DecodedPictures:
 
 
 def _too_large(source: Source) -> str:
-    """A sentence if pictures are too large to be kept as they are, whatever their order; "" otherwise."""
+    """A sentence if pictures are too large to be kept as they are, in any order; "" otherwise."""
     bytes_of_all = 0
     for position, sample in enumerate(source.samples):
         try:
             with source.file(position) as file:
                 width, height = open_undecoded(file, sample.name)[0].size
         except UnreadableError:
-            continue  # it is told when it is decoded
+            continue  # reported when it is decoded
         bytes_of_all += 3 * width * height
         if width * height > KEPT_PIXELS or bytes_of_all > KEPT_BYTES:
             return f"{sample.name} has {width}×{height} pixels."
@@ -288,7 +289,7 @@ def _write(path: Path, key: str, source: Source, loaded: DecodedPictures) -> Non
 
 
 def _from_cache(source: Source, home: Path, header: Mapping[str, Any], pixels: NDArray[Any]) -> DecodedPictures | None:
-    """What the cache file says; None if it is damaged."""
+    """The cache file's content; None if it is damaged."""
     try:
         problems = [Problem(name, from_form(reason, form)) for name, reason, form in header["problems"]]
         why_not = str(header["why_not"])

@@ -1,4 +1,4 @@
-"""Samples to label and the sources they are read from; the formats of pictures, known by their first bytes.
+"""Samples to label, the sources they come from, and picture formats, which are recognized by their first bytes.
 
 A sample's id is a hash of its content, so labels stay with their pictures when files are added, renamed or moved.
 """
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 ID_LENGTH = 32
 
-Kind = Literal["picture", "text", "row"]  # a row of a table, or a sample of another kind that is shown in words
+Kind = Literal["picture", "text", "row"]  # "row": a row of a table, or another sample that is shown in words
 Pixels: TypeAlias = "NDArray[np.uint8]"
 Shape: TypeAlias = tuple[int, ...]  # height, width, channels
 
 
 class UnreadableError(InputError):
-    """One sample cannot be read; it is reported and left out."""
+    """A sample cannot be read; it is reported and left out."""
 
 
 class Sample(NamedTuple):
     """One sample of a source.
 
     id    hash of its content
-    name  shown to people: a path, row or line
+    name  the name shown to people: a path, row or line
     row   its index in the source's reader
     """
 
@@ -52,7 +52,7 @@ class Problem(NamedTuple):
 
 
 class Media(NamedTuple):
-    """A sample, or what is shown of it, as a file's content."""
+    """A sample, or its shown form, as a file's content."""
 
     content: bytes
     media_type: str
@@ -62,10 +62,10 @@ class Reader(Protocol):
     """Reads the samples of one source, one at a time. All methods may raise `UnreadableError`."""
 
     def file(self, row: int) -> BinaryIO:
-        """The sample as a file that is open for reading, not checked to be readable; the caller closes it."""
+        """The sample as a file open for reading, not checked; the caller closes it."""
 
     def media(self, row: int) -> Media:
-        """The sample as it is, complete and checked to be readable."""
+        """The unchanged sample, complete and checked to be readable."""
 
     def pixels(self, row: int, shape: Shape | None = None) -> Pixels:
         """The sample for training: (height, width, channels), with 1 or 3 channels; fitted to `shape`, if given."""
@@ -123,7 +123,7 @@ def samples_with_unique_ids(contents: Sequence[str], names: Sequence[str], rows:
 
 
 def require_samples(source: Source, wanted: str) -> Source:
-    """The source itself; an error if it is empty. `wanted` says for the message what it should hold."""
+    """The source itself; an error if it is empty. `wanted` says in the message what it should hold."""
     if not source.samples:
         first = f" ({source.problems[0].reason})" if source.problems else ""
         raise InputError(f"{source.place} has nothing to label{first}; it must hold {wanted}.")
@@ -132,14 +132,14 @@ def require_samples(source: Source, wanted: str) -> Source:
 
 MAX_BYTES = 64_000_000
 MAX_PIXELS = 50_000_000
-SIGNATURE_BYTES = 32  # of a file's beginning, at most, by which its format is known
+SIGNATURE_BYTES = 32  # at most this many bytes at a file's beginning show its format
 
 
 class PictureFormat(NamedTuple):
     """One format.
 
     suffixes      how names of such files end
-    media_type    that browsers show; "" for a format that they do not show
+    media_type    for browsers; "" for a format that they do not show
     """
 
     name: str
@@ -165,11 +165,11 @@ NOT_READ = DRAWN + PHOTOS  # endings of pictures that are listed as not read
 
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1")
 _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)  # sizes of the second header
-_SHORTEST = 13  # bytes of the header that tells a picture's size, in the format that needs fewest
+_SHORTEST = 13  # bytes of the shortest header, in any format, that has a picture's size
 
 
 def picture_format(head: bytes) -> PictureFormat | None:
-    """The format of a file that starts with these bytes; None if it is none that is known here."""
+    """The format of a file that starts with these bytes; None if it is unknown."""
     if len(head) < _SHORTEST:
         return None
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -193,7 +193,7 @@ def reads_heic() -> bool:
 
 
 def unread_reason(name: str) -> str | None:
-    """Why a file with this name is not read though it is a picture; None if it may be read, or is no picture."""
+    """Why a picture file with this name is not read; None if it may be read, or is no picture."""
     lower = name.lower()
     if lower.endswith(HEIC.suffixes) and not reads_heic():
         return needs_heif(name)
@@ -204,18 +204,18 @@ def unread_reason(name: str) -> str | None:
 
 
 def needs_heif(name: str) -> CodedText:
-    """That a picture is HEIC, which cannot be read here."""
+    """The reason that a HEIC picture cannot be read here."""
     words = "{name} is HEIC, which needs one more package: {command}, or save it as JPEG."
     return coded("unreadable.heic", words, name=name, command="pip install 'truthfl[heif]'")
 
 
 def no_picture(name: str) -> CodedText:
-    """That a file is none of the formats."""
+    """The reason that a file of no known format is not read."""
     return coded(
         "unreadable.no_picture", "{name} is no {formats} picture, whatever its name says.", name=name, formats=FORMATS
     )
 
 
 def is_picture_name(name: str) -> bool:
-    """Whether the name ends as those of pictures that are read, or of pictures that are listed as not read."""
+    """Whether the name's ending is one of pictures that are read or that are listed as not read."""
     return name.lower().endswith((*SUFFIXES, *HEIC.suffixes, *NOT_READ))

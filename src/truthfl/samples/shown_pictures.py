@@ -1,7 +1,7 @@
-"""Pictures as sent to the browser, each made once: thumbnails, pictures that fit the screen, whole ones to zoom into.
+"""Pictures for the browser, each made once: thumbnails, pictures that fit the screen, whole pictures for zooming.
 
-A file that browsers show and that is small is sent as it is. All others are decoded, made smaller and kept as private
-files of a cache, by the picture's content id, up to a size on the disk.
+A small file that browsers can show is sent unchanged. All other pictures are decoded, scaled down and kept as private
+files in a cache of limited size, by the picture's content id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from truthfl.samples.sample import GIF, JPEG, PNG, WEBP, Media, Source
 CACHE = "cache/shown"
 MAX_CACHE_BYTES = 500_000_000
 KEPT_AFTER_CLEANING = 0.8  # share of that
-LARGE_PIXELS = 2_000_000  # more are decoded by one thread alone: each thread that did would keep some memory for ever
+LARGE_PIXELS = 2_000_000  # one thread alone decodes larger pictures: each thread that did would keep some memory
 AS_PNG_PIXELS = 512 * 512  # smaller pictures are sent without loss
 MEDIA_TYPES = {".png": "image/png", ".jpg": "image/jpeg"}
 
@@ -33,7 +33,7 @@ class Form(NamedTuple):
     """A way to show a picture.
 
     side        width and height at most, in pixels
-    unchanged   bytes of a file that is sent as it is, at most
+    unchanged   largest size in bytes of a file that is sent unchanged
     lossless    whether pictures of few pixels are sent as PNG
     """
 
@@ -47,12 +47,12 @@ class Form(NamedTuple):
 THUMB = Form("thumb", 160, 20_000, 80, lossless=False)
 SCREEN = Form("screen", 2400, 1_500_000, 88)
 REENCODED = Form("reencoded", 2400, 0, 88)  # for a browser that cannot show the original
-WHOLE = Form("whole", 8192, 4_000_000, 85)  # to zoom into
+WHOLE = Form("whole", 8192, 4_000_000, 85)  # for zooming
 FORMS = {form.name: form for form in (THUMB, SCREEN, REENCODED, WHOLE)}
 
 
 class ShownPictures:
-    """What the browser gets of the pictures of one source; threads may share it."""
+    """The pictures of one source in the forms that the browser gets; threads may share this."""
 
     def __init__(self, source: Source, home: Path) -> None:
         self.source, self.folder = source, home / CACHE
@@ -75,7 +75,7 @@ class ShownPictures:
         return self._unchanged(position, file, name, form) or self._made(position, file, name, form)
 
     def _unchanged(self, position: int, file: BinaryIO, name: str, form: Form) -> Media | None:
-        """The file itself if it is small and browsers show it as it is trained on; None otherwise."""
+        """The file itself if it is small and browsers show it as training sees it; None otherwise."""
         length = file.seek(0, os.SEEK_END)
         file.seek(0)
         if length > form.unchanged:
@@ -109,13 +109,13 @@ class ShownPictures:
             path = self._path(position, form, suffix)
             with suppress(OSError):
                 content = path.read_bytes()
-                os.utime(path)  # those that were not used for long are removed first
+                os.utime(path)  # the longest unused are removed first
                 if content:
                     return Media(content, media_type)
         return None
 
     def _keep(self, position: int, form: Form, media: Media) -> None:
-        """Write to the cache, and remove old files if there are too many; a disk that takes nothing is no error."""
+        """Write to the cache and remove old files if there are too many; a disk that cannot be written is no error."""
         suffix = ".png" if media.media_type == PNG.media_type else ".jpg"
         with self._lock, suppress(ServiceError, OSError):
             write_file(self._path(position, form, suffix), media.content, private=True, sync=False)
@@ -143,7 +143,7 @@ _large = ThreadPoolExecutor(1, "large pictures")
 
 
 def _is_large(file: BinaryIO, name: str, form: Form) -> bool:
-    """Whether decoding takes much memory; a thumbnail of a JPEG file is decoded small."""
+    """Whether decoding needs much memory; a thumbnail of a JPEG file is decoded at a small size."""
     image, kind = open_undecoded(file, name)
     file.seek(0)
     drafted = kind is JPEG and form is THUMB and "progressive" not in image.info

@@ -1,6 +1,6 @@
-"""The sources that samples are read from: arrays, tables, texts, whatever a path holds.
+"""Opens the sources of samples: folders, arrays, tables, texts.
 
-Neither a sample's id nor what is shown of it has anything of its label.
+Neither a sample's id nor its shown form contains anything of its label.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _source(path: Path, images: NDArray[Any]) -> Source:
 
 
 class TextReader:
-    """Reads samples from a list of what is shown of them."""
+    """Reads samples from a list of their shown forms."""
 
     def __init__(self, texts: list[str]) -> None:
         self.texts = texts
@@ -98,7 +98,7 @@ class TextReader:
 
 
 def read_by(task: Task, data: Path) -> ReadSamples:
-    """The samples that a task reads from a file or folder; at least one."""
+    """The samples that a task reads from a file or folder; there must be at least one."""
     if not data.exists():
         raise InputError(f"{data} does not exist; name the file of your samples.")
     read = task.read(data)
@@ -119,7 +119,7 @@ def source_of(read: ReadSamples, task: Task, place: str) -> Source:
 
 
 def kind_of(read: ReadSamples) -> Kind:
-    """Whether samples are texts; all others are rows."""
+    """The kind of samples: texts, or rows for all others."""
     return "text" if read.raw.ndim == 1 and all(isinstance(one, str) for one in read.raw) else "row"
 
 
@@ -127,7 +127,7 @@ def open_samples(path: str | os.PathLike[str], task: Task | None = None, home: P
     """Open a folder of PNG or JPEG files, an .npz or idx file of pictures, or a file of texts or of a table's rows.
 
     A .csv file with a column `text` and a .jsonl file hold texts; other .csv files, .parquet files and .npz files with
-    `rows` hold a table. `task` reads the file, if given. In `home`, if given, it is kept which large files were hashed.
+    `rows` hold a table. `task` reads the file, if given. The hashes of large files are kept in `home`, if given.
     """
     location = Path(path)
     if not location.exists():
@@ -155,7 +155,7 @@ def open_samples(path: str | os.PathLike[str], task: Task | None = None, home: P
 
 
 def _task_of(location: Path) -> str | None:
-    """The task that reads this file, "texts" or "tables", by its end and the names in it; None for pictures."""
+    """The task that reads this file, "texts" or "tables", by its suffix and the names in it; None for pictures."""
     suffix = location.suffix.lower()
     if location.is_dir():
         return None

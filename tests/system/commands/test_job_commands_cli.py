@@ -170,14 +170,16 @@ def test_an_extension_of_a_running_servers_deadline(desk):
 
 def test_a_wrong_key_folder_or_job(desk, tmp_path):
     write_key(new_key(), tmp_path / "other")
-    desk.refuses("this key is not that of the operator of job job-1; name hers with --key.",
+    desk.refuses("this key is not the key of the operator of job job-1; name theirs with --key.",
                  "pause", "--key", str(tmp_path / "other"))  # fmt: skip
     desk.refuses(f"{tmp_path / 'none'} cannot be read: No such file or directory.",
                  "pause", "--key", str(tmp_path / "none"))  # fmt: skip
     desk.append("job", "job", {"operator_key": ""}, job="job-2")
     desk.refuses(f"{desk.folder / 'ledger.db'} has 2 jobs: job-1, job-2; name one with --job.", "pause")
     desk.refuses(f"job is 'job-3'; {desk.folder / 'ledger.db'} has job-1, job-2.", "pause", "--job", "job-3")
-    desk.refuses("this key is not that of the operator of job job-2; name hers with --key.", "pause", "--job", "job-2")
+    desk.refuses(
+        "this key is not the key of the operator of job job-2; name theirs with --key.", "pause", "--job", "job-2"
+    )
     desk.refuses("this command cannot be given: its why is no text of up to 300 letters without control characters.",
                  "pause", "--job", "job-1", "--why", "x" * 301)  # fmt: skip
     assert desk.says("pause", "--job", "job-1")[0] == 0

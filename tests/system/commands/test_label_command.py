@@ -60,7 +60,7 @@ def test_export_and_import(tmp_path, data):
     done = run(*both, "--home", home, "--export", tmp_path / "out.json")
     assert done.stdout == f"1 labels of 3 samples written to {tmp_path / 'out.json'}.\n"
     done = run(*both, "--home", tmp_path / "other", "--import", tmp_path / "out.json", "--export", tmp_path / "out.csv")
-    assert done.stdout.startswith("1 labels taken in from ")
+    assert done.stdout.startswith("1 labels imported from ")
     assert f"00001.png,{ids[1]},dog,," in (tmp_path / "out.csv").read_text()
     assert labels_of(tmp_path / "other" / "labels.db", [ids[1]], ("cat", "dog")).tolist() == [1]
 
@@ -78,7 +78,7 @@ def test_rows_of_a_table_are_labeled_exported_and_taken_in(tmp_path):
     del tasks[1]["data"]["truthfl_id"]  # it is found by what is shown, too
     (tmp_path / "out.json").write_text(json.dumps(tasks))
     done = run(*rows, "--home", tmp_path / "other", "--import", tmp_path / "out.json")
-    assert done.stdout.startswith("1 labels taken in from ")
+    assert done.stdout.startswith("1 labels imported from ")
     assert labels_of(tmp_path / "other" / "labels.db", source.ids[1:], ("no", "yes")).tolist() == [1]
 
 

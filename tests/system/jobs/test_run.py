@@ -176,7 +176,7 @@ def test_run_writes_results_and_a_report(tmp_path):
     [
         ('source = "digits"', 'source = "nowhere"', 'source is \'nowhere\'; it must be "mnist", "digits", a'),
         ('kind = "softmax"', 'kind = "resnet"', "[model] kind is 'resnet'; it must be one of 'softmax', 'cnn'."),
-        ('kind = "softmax"', 'kind = "own"', '[model] kind is "own"; that is the model of a task of your own'),
+        ('kind = "softmax"', 'kind = "own"', '[model] kind is "own"; that is the model of a custom task'),
         ("pilot_samples = 600", "pilot_samples = 6000", "pilot_samples"),
         ('"small batch"]', '"angel"]', "[clients] behaviour is 'angel'; it must be one of: truthful"),
         ('"free rider", ', "", "[clients] behaviour has 3 entries; it must have 4, one per client."),

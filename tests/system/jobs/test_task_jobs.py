@@ -128,7 +128,7 @@ def test_a_source_must_be_named(tmp_path):
 
 def test_a_network_is_for_pictures(tmp_path):
     path = audition_job_file(tmp_path, ('[data]\nsource = "digits"', TABLES), ('"softmax"', '"cnn"'))
-    with pytest.raises(InputError, match=r'kind is "cnn"; tables are learned by "softmax", or by a task of your own'):
+    with pytest.raises(InputError, match=r'kind is "cnn"; tables are learned by "softmax", or by a custom task'):
         read_job(path)
 
 

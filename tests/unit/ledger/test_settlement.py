@@ -101,7 +101,7 @@ def test_the_command_settles_and_marks(tmp_path, rows):
     assert (first["client"], first["state"], first["reference"]) == ("Ada", "sent", "TX-1")
     done = truthfl("settle", where, "--mark", "sent", "--reference", "TX-2")
     assert done.returncode == 0, done.stderr
-    assert "Ada was left as she is: sent.\nBen was left as she is: not due.\nAn anchor was added to" in done.stdout
+    assert "Ada stays as is: sent.\nBen stays as is: not due.\nAn anchor was added to" in done.stdout
     done = truthfl("settle", where, "--mark", "confirmed", "--client", "Ada", "--json")
     assert [(one["state"], one["reference"]) for one in json.loads(done.stdout)] == [
         ("confirmed", "TX-1"),

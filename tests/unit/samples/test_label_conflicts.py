@@ -116,10 +116,10 @@ def test_an_import_over_labels_is_asked_for(tmp_path, data):
     refused = label_command(*arguments)
     assert refused.returncode == 2
     assert "1 of the labels in" in refused.stderr
-    assert "nothing was taken in. --replace takes the file's." in refused.stderr
+    assert "nothing was imported. --replace takes the file's." in refused.stderr
     with closing(LabelStore(home / "labels.db")) as store:
         assert {state.label for state in store.states().values()} == {"cat"}
-        assert label_command(*arguments, "--replace").stdout.startswith("2 labels taken in")
+        assert label_command(*arguments, "--replace").stdout.startswith("2 labels imported")
         assert [store.states()[sample].label for sample in ids[:2]] == ["dog", "dog"]
         store.undo("undo-nonce", ids)
         assert [store.states()[sample].label for sample in ids[:2]] == ["cat", None]
@@ -152,4 +152,4 @@ def test_other_classes_in_the_same_home_are_told_and_asked_for(tmp_path, data):
     assert "The page" not in out
     (tmp_path / "new.csv").write_text("name,label\n00000.png,dog\n")
     code, out = answered([*command, "--import", str(tmp_path / "new.csv")], b"y\n")
-    assert (code, "1 label differs from the one that you have" in out, "1 labels taken in" in out) == (0, True, True)
+    assert (code, "1 label differs from the one that you have" in out, "1 labels imported" in out) == (0, True, True)

@@ -1,4 +1,4 @@
-"""What attackers change in their own truthfl: by name, functions that change a module after its import."""
+"""Attackers' changes to their own truthfl: by name, functions that change a module after its import."""
 
 from importlib import import_module
 
@@ -6,7 +6,7 @@ PLACES = ("reports", "auditions", "descriptions", "operator", "masks", "diaries"
 
 
 def changes_of(name):
-    """By module: the function that changes it, for this attack."""
+    """The functions that change modules for this attack, by module."""
     for place in PLACES:
         found = import_module(f"dishonest.{place}").CHANGES.get(name)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Participants whose solo model is not trained on their labels: it is in a file, from wherever they have it."""
+"""Participants whose solo model comes from a file instead of training on their labels."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ NOISE = 1.5  # times the mean square of the model's parameters
 
 
 def borrowed_model(change):
-    """Let the solo model be `change(the model in the file)`."""
+    """Make the solo model `change(the model in the file)`."""
 
     def apply(module):
         def audition_model(*_, **__):

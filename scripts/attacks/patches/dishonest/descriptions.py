@@ -1,4 +1,4 @@
-"""Participants who say of themselves what cannot be: another's name and key, escape codes, half a letter."""
+"""Participants with impossible descriptions: another's name and key, escape codes, half a letter."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ ESCAPES = "\x1b[2J\x1b]0;owned\x07Eve"
 
 
 def other_description(**fields):
-    """Let her description have other fields; a field's function is called for its value."""
+    """Change fields of the participant's description; a function is called for its field's value."""
 
     def apply(module):
         honest = module.Participant.describe

@@ -1,4 +1,4 @@
-"""Participants who do all that they should, and keep their own changes, to compare with what the operator saw."""
+"""Honest participants who keep their own changes, to compare them with what the operator saw."""
 
 from dishonest.notes import keep_array
 

@@ -1,7 +1,7 @@
-"""Operators who want single reports of a masked round: what they ask the participants' nodes, and what they make of it.
+"""Operators who want single reports from a masked round: their requests to nodes, and what they recover.
 
-An attack belongs to a round. The operator knows all that arrived, and the agreement key of one participant, Emil, who
-works with them. What they take for a participant's change is written down, to be compared with the true one.
+Each attack belongs to a round. The operator knows everything that arrived, and the agreement key of Emil, a participant
+who works with them. The operator's estimate of a participant's change is noted, to compare it with the true change.
 """
 
 from dataclasses import replace
@@ -10,12 +10,12 @@ from dishonest.notes import FOLDER, keep_array, note, words_of
 
 PROTOCOL = "truthfl.federation.protocol"
 TWO_WEIGHTS, LEFT_OUT, TWO_LISTS, COUNTERS, PARTITION, WITH_EMIL = range(1, 7)  # rounds from 0
-UNCHANGED, WITHOUT_ADA = 8, 9  # and from the first on all from one model
+UNCHANGED, WITHOUT_ADA = 8, 9  # from the first of these on, all from one model
 FAR, SECONDS, EMIL = 100.0, 20.0, "Emil"
 
 
 class Round:
-    """One round's sum, with what the operator can ask and compute."""
+    """One round's sum, with the operator's possible requests and computations."""
 
     def __init__(self, module, round_sum):
         self.module, self.sum, self.masked = module, round_sum, round_sum.masked
@@ -24,7 +24,7 @@ class Round:
         self.reports, self.keys, self.seeds, self.with_emil = dict(round_sum.reports), {}, {}, False
 
     def ask(self, attack, action, documents):
-        """Documents by index; the answers by index. What nodes say is noted."""
+        """Send documents, by index, and return the answers by index. Nodes' answers are noted."""
         masked, answers = self.masked, {}
         node_of = {own: masked.roster.node_of[self.names[own]] for own in documents}
         code, messages = self.module.with_document_code, []
@@ -41,7 +41,7 @@ class Round:
         return answers
 
     def reports_again(self, attack, params, people=None, **fields):
-        """Ask for the round once more, with other fields; the masked reports that come, by index."""
+        """Ask for the round again, with other fields; return the masked reports that come, by index."""
         arrays, found = self.module.model_record(params), {}
         digest = self.module.array_bytes_digest(arrays)
         offers = {own: self.sum.offers[own] for own in people or self.sum.offers}
@@ -64,17 +64,17 @@ class Round:
         return found
 
     def signed(self, missing, answers):
-        """By index: the signatures of this list among these answers."""
+        """The signatures of this list among these answers, by index."""
         return {own: one["signature"] for own, one in answers.items() if one.get("missing") == sorted(missing)}
 
     def first_signatures(self):
         return {own: signature for own, (_, signature) in self.sum.signed.items()}
 
     def keys_and_shares(self, attack, signatures, keys=((), ()), shares=((), ())):
-        """Ask for keys under one list, and for shares under another; use what is told.
+        """Ask for keys under one list and for shares under another; use the answers.
 
         signatures    by list, by index
-        keys, shares  who is asked, and the list
+        keys, shares  the nodes to ask, and the list
         """
         needed = {own: self.module.threshold(len(peers) + 1) for own, peers in self.sum.peers.items()}
 
@@ -112,7 +112,7 @@ class Round:
         self.keys[frozenset((one, other))] = key
 
     def emil_helps(self):
-        """From here on: the masks that Emil shares, his shares of others' masks, his signature of any list."""
+        """From here on: the masks that Emil shares, Emil's shares of others' masks, Emil's signature of any list."""
         self.with_emil = True
         from truthfl.federation.masking.shares import round_key
 
@@ -146,7 +146,7 @@ class Round:
         return list_key(self.emils_key()).sign(self.module.survivors_text(self.sum.context, missing)).hex()
 
     def without_known_masks(self, people):
-        """The sum of these people's reports without the masks that are known."""
+        """The sum of these people's reports without the known masks."""
         lines = {index: member.agreement_key for index, member in self.masked.members.items()}
         total = None
         for own in people:
@@ -162,7 +162,7 @@ class Round:
         return total
 
     def change(self, numbers, name):
-        """What these numbers are as the change of one participant."""
+        """These numbers as one participant's change."""
         bound = self.sum.offers[self.at[name]].job.bound_of_round(self.sum.call.changed)
         return self.module.from_fixed_point(numbers, bound) / self.masked.weights[name]
 
@@ -176,7 +176,7 @@ class Round:
 
 
 def two_weights(one, params):
-    """Terms with twice the weight, and the same round again: the difference would be the report."""
+    """Send terms with twice the weight and repeat the round: the difference would be the report."""
     attack, masked = "masks-two-weights", one.masked
     from truthfl.federation.masking.shares import group_of, mask_terms_document
 
@@ -194,7 +194,7 @@ def two_weights(one, params):
 
 
 def left_out(one, params):
-    """The opened round again, as another attempt without Ada: the difference of both sums would be her report."""
+    """Repeat the opened round without Ada: the difference of both sums would be Ada's report."""
     attack, ada = "masks-left-out", one.at["Ada"]
     others = [own for own in one.at.values() if own != ada]
     again = one.reports_again(attack, params, others, attempt=1, absent=[ada])
@@ -211,7 +211,7 @@ def left_out(one, params):
 
 
 def two_lists(one, _):
-    """Each hears that another one is missing, and hands over keys and shares."""
+    """Tell each participant that another one is missing; they hand over keys and shares."""
     attack, order = "masks-two-lists", sorted(one.names)
     one.emil_helps()
     following = {own: order[(at + 1) % len(order)] for at, own in enumerate(order)}
@@ -306,7 +306,7 @@ def attacked_rounds(module):
         return change, refused
 
     def false_terms_first(self, offers):
-        """Emil has the number -1: the share that he is given is then the seed itself."""
+        """Emil has the number -1: the share for Emil is then the seed itself."""
         if not self.informed and not hasattr(self, "second"):
             from truthfl.federation.masking.shares import group_of, mask_terms_document
 
@@ -333,7 +333,7 @@ def attacked_rounds(module):
 
 
 def second_offers(module):
-    """After the rounds there are new offers: of the same job, and of others with its batches or with unequal terms."""
+    """Make new offers after the rounds: of the same job, and of others with its batches or with unequal terms."""
     train = module.train_rounds
 
     def train_rounds(roster, training, test, progress):
@@ -366,7 +366,7 @@ def second_offers(module):
     def second_job(attack, roster, training, unsigned, told=lambda _: {}):
         """Make these offers and run their first round.
 
-        told  by offer: what else the terms of the masks tell this participant of the group
+        told  by offer: what else the terms of the masks tell this participant about the group
         """
         import numpy as np
 

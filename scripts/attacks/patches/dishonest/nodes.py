@@ -1,4 +1,4 @@
-"""Nodes that connect as they should, and then say nothing, or what only looks like an answer."""
+"""Nodes that connect normally, then say nothing or send something that only looks like an answer."""
 
 import threading
 
@@ -21,13 +21,13 @@ def silent_in_rounds(module):
 
 
 def names_twice(module):
-    """Lists of who is missing name everybody twice, and are signed so."""
+    """Sign lists of missing people that name everybody twice."""
     honest = module.MaskingClient.list_signature
     module.MaskingClient.list_signature = lambda self, record, missing: honest(self, record, tuple(missing) * 2)
 
 
 def answers_deep(module):
-    """The terms of the masks are answered with lists in lists, each time one less deep."""
+    """Answer the terms of the masks with nested lists, one level less each time."""
     from truthfl.federation.protocol.messages import text_record
 
     honest, depths = module.document_record, iter(range(995, 900, -1))

@@ -1,4 +1,4 @@
-"""What an attacker's code writes down for scripts/attack.py: lines and arrays in the federation's folder."""
+"""The notes of an attacker's code for scripts/attack.py: lines and arrays in the federation's folder."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def keep_array(name, array):
 
 
 def words_of(reply):
-    """What a node answered: the error's reason, or that it did what was asked."""
+    """A node's answer: the error's reason, or that it did as requested."""
     if not reply.has_error():
         return "done"
     reason = str(reply.error.reason)

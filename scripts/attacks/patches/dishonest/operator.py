@@ -1,4 +1,4 @@
-"""Operators who lie: offers that they did not sign, other rounds and models, false dropouts, receipts, tests."""
+"""Operators who lie: unsigned offers, wrong rounds and models, false dropouts, receipts and tests."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ STRUCK, TWICE_PAID = "Ben", "Dora"
 
 
 def unsigned_first(module):
-    """Each participant is sent her offer without its signature first."""
+    """First send each participant their offer without its signature."""
     make, ask, tried, noted = module.query_message, module.Roster.ask, set(), []
 
     def query_message(action, node, document):
@@ -33,9 +33,9 @@ def unsigned_first(module):
 
 
 def strange_rounds(module):
-    """All are asked for round 10**6, from the first model again, and from a model far away; each time with the code.
+    """Ask all for round 10**6, from the first model again, and from a model far away, each time with the code.
 
-    Ben's report of one round is kept back, as if he had dropped out, and the masks that the others tell are taken off.
+    Hold back Ben's report of one round, as if Ben had dropped out, and remove the masks that the others reveal.
     """
     collected, opened, take, stolen = module._collected, module._opened, module.Sum.take, {}
 
@@ -96,7 +96,7 @@ def strange_rounds(module):
 
 
 def second_receipt(module):
-    """Dora gets another receipt after hers, with less pay, signed by the operator as well."""
+    """Send Dora a second receipt with less pay, also signed by the operator."""
     send = module.send_receipts
 
     def send_receipts(roster, key):
@@ -118,7 +118,7 @@ def second_receipt(module):
 
 
 def other_model_tested(module):
-    """Another model than the trained one is tested, which does worse: pay is less."""
+    """Test a worse model than the trained one, which lowers pay."""
     test = module.test_document
 
     def test_document(model, params, *arguments):
@@ -128,7 +128,7 @@ def other_model_tested(module):
 
 
 def auditions_denied(module):
-    """The models of Ben and Cleo are kept and said not to have been opened; Cleo gets no word that hers arrived."""
+    """Keep the models of Ben and Cleo and claim that they were not opened; Cleo gets no word that theirs arrived."""
     test, confirm = module._test, module._confirm_openings
 
     def confirm_openings(roster, agreement, opened, key):

@@ -1,4 +1,4 @@
-"""Participants whose reports are not what they computed: beyond all measure, flipped, without their code, or none."""
+"""Participants whose reports are not what they computed: huge, flipped, without their code, or missing."""
 
 import os
 import signal
@@ -11,9 +11,9 @@ ESCAPE, LONG_TYPE = "f\x1b[2J", 100_000
 
 
 class HonestReport(NamedTuple):
-    """A report as it should be, the common model that it is based on, its round counted from 0, and of how many.
+    """An honest report, its common model, its round counted from 0, and the number of rounds.
 
-    bound   of the length of its change
+    bound   on the length of its change
     """
 
     report: object
@@ -24,7 +24,7 @@ class HonestReport(NamedTuple):
 
 
 def other_report(change):
-    """Let reports be `change(honest report)`."""
+    """Make reports `change(honest report)`."""
 
     def apply(module):
         make = module.Participant.report
@@ -54,7 +54,7 @@ def flipped(honest):
 
 
 def spoiling(honest):
-    """A change of four fifths of the bound, against the honest one."""
+    """A change of four fifths of the bound, opposite to the honest one."""
     import numpy as np
 
     away = honest.common - honest.report
@@ -71,7 +71,7 @@ def spoils_by_turns(honest):
 
 
 def pushes(honest):
-    """Against the honest change, so that the others' next changes must be longer than usual; every third is honest."""
+    """Oppose the honest change, so that the others' next changes must be longer than usual; every third is honest."""
     turned = honest.common - (honest.report - honest.common)
     return (spoiling(honest), turned.astype(honest.report.dtype), honest.report)[honest.round % 3]
 
@@ -94,7 +94,7 @@ def without_code(module):
 
 
 def with_another_code(module):
-    """The code is made with a key that she did not agree on with the operator, such as another participant's."""
+    """Make the code with a key not agreed on with the operator, such as another participant's."""
     honest = module.with_code
 
     def with_code(key, *arguments):
@@ -104,7 +104,7 @@ def with_another_code(module):
 
 
 def long_type(module):
-    """The report says of its array that its type has a name of 15 MB; the model of the audition is as it should be."""
+    """The report gives its array's type a name of 15 MB; the audition's model is honest."""
     require, make_record, in_round = module.require_from_operator, module.model_record, []
 
     def require_from_operator(*arguments):
@@ -123,7 +123,7 @@ def long_type(module):
 
 
 def unclipped(module):
-    """Her masked report is not shortened to the bound, but as long as can be."""
+    """Do not shorten the masked report to the bound; make it as long as possible."""
     honest = module.in_fixed_point
 
     def in_fixed_point(change, weight, bound):

@@ -10,8 +10,8 @@ export function showInvitation({ name, line, text, expires }) {
   const fileName = `${name}.invitation`;
   byId("invited-title").textContent = `An invitation for ${name}`;
   byId("invited-words").textContent = `It is good once, until ${timeOf(expires)}, and it is not shown again. Whoever uses it first takes part ` +
-    `as ${name}, so send it by a way that you both trust. She joins with the file, or pastes the line into the second command:`;
-  byId("invited-commands").textContent = `truthfl join ${fileName} --data HER-DATA\ntruthfl join - --data HER-DATA`;
+    `as ${name}, so send it by a way that you both trust. They join with the file, or paste the line into the second command:`;
+  byId("invited-commands").textContent = `truthfl join ${fileName} --data THEIR-DATA\ntruthfl join - --data THEIR-DATA`;
   byId("invited-line").value = line;
   Object.assign(byId("invited-save"), { href: file, download: fileName });
   byId("invited-done").textContent = "";
