@@ -12,7 +12,9 @@ STRUCK, TWICE_PAID = "Ben", "Dora"
 
 def unsigned_first(module):
     """First send each participant their offer without its signature."""
-    make, ask, tried, noted = module.query_message, module.Roster.ask, set(), []
+    from truthfl.federation.protocol import reports
+
+    make, ask, tried, noted = reports.query_message, module.Roster.ask, set(), []
 
     def query_message(action, node, document):
         if action == module.OFFER and node not in tried:
@@ -29,7 +31,7 @@ def unsigned_first(module):
             note(attack="offer-unsigned", reply=words_of(reply))
         return replies
 
-    module.query_message, module.Roster.ask = query_message, ask_and_note
+    reports.query_message, module.Roster.ask = query_message, ask_and_note
 
 
 def strange_rounds(module):
