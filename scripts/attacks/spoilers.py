@@ -27,7 +27,7 @@ class Case:
     spoiled  the rounds with spoiling reports, counted from 1
     right    the least accuracy of the joint model
     pays     whether pay for computing must cover its cost. If not, lower pay is a known gap: attackers work against the
-             others with reports that are no longer than honest ones
+             others with reports that are no longer than honest ones, or honest rounds are as noisy as a spoiled one
     """
 
     patches: Mapping[str, str]
@@ -41,7 +41,7 @@ TURNS, THIRDS = frozenset(range(2, ROUNDS + 1, 2)), frozenset(range(1, ROUNDS + 
 TWO = {"Dora": "pushes", "Emil": "pushes"}
 CASES = {
     "spoils-last-round": Case({"Dora": "spoils at the end"}, frozenset({ROUNDS})),
-    "spoils-and-behaves": Case({"Dora": "spoils by turns"}, TURNS),
+    "spoils-and-behaves": Case({"Dora": "spoils by turns"}, TURNS, right=0.7, pays=False),
     "spoils-and-behaves-bare": Case({"Dora": "spoils by turns"}, TURNS, masked=False),
     "two-frame-another": Case(TWO, THIRDS, right=0.7, pays=False),
     "two-frame-another-bare": Case(TWO, THIRDS, masked=False, right=0.7, pays=False),
