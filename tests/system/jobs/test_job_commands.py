@@ -13,7 +13,6 @@ from helpers.small_jobs import known_plans  # noqa: F401
 from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.operator.live_status import OVER, LiveWriter, note_labels, read_live_status
 from truthfl.federation.protocol import job_control
-from truthfl.federation.protocol import job_control as stage_clock
 from truthfl.federation.protocol.server import job_name
 from truthfl.home import participant_folder
 from truthfl.home.node_state import read_stage
@@ -36,7 +35,7 @@ def plans():
 def prompt(monkeypatch):
     """In these small jobs all rounds are done before a command would be looked for again."""
     monkeypatch.setattr(job_control, "SECONDS_BETWEEN_READS", 0.0)
-    monkeypatch.setattr(stage_clock, "SECONDS_BETWEEN_READS", 0.02)
+    monkeypatch.setattr(job_control, "LONGEST_SLEEP", 0.02)
 
 
 def test_who_is_removed_before_the_offers_is_not_asked(tmp_path, plans):

@@ -12,7 +12,6 @@ from helpers.small_jobs import known_plans  # noqa: F401
 from truthfl.federation.operator.commands import require_removable
 from truthfl.federation.operator.live_status import LiveStatus, RoundWaits
 from truthfl.federation.protocol import job_control
-from truthfl.federation.protocol import job_control as stage_clock
 from truthfl.federation.protocol import rounds as rounds_module
 from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.recorder import Recorder
@@ -48,7 +47,7 @@ def plans():
 def prompt(monkeypatch):
     """In these small jobs all rounds are done before a command would be looked for again."""
     monkeypatch.setattr(job_control, "SECONDS_BETWEEN_READS", 0.0)
-    monkeypatch.setattr(stage_clock, "SECONDS_BETWEEN_READS", 0.02)
+    monkeypatch.setattr(job_control, "LONGEST_SLEEP", 0.02)
 
 
 @pytest.mark.parametrize("masked", [False, True])

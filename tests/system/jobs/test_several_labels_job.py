@@ -19,7 +19,7 @@ from truthfl.contracts.setting import Training
 from truthfl.errors import InputError
 from truthfl.federation.operator.kept_jobs import fixed_draws, kept_key
 from truthfl.federation.participant.node_settings import participant_of, samples_to_show
-from truthfl.federation.protocol import job_control as stage_clock
+from truthfl.federation.protocol import job_control
 from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.job_task import task_terms
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
@@ -126,7 +126,7 @@ def test_participants_bring_files_with_several_labels_or_make_them(tmp_path, mon
     with closing(LabelStore(Path(people[1001].home) / "labels.db")) as store:
         made = ["|".join(sorted(line[3].split(";"))) for line in weather(40, 3)]
         store.add_imported(dict(zip(open_samples(ben).ids, made, strict=True)))
-    monkeypatch.setattr(stage_clock, "LONGEST_WAIT", 0.05)
+    monkeypatch.setattr(job_control, "LONGEST_WAIT", 0.05)
     grid = grid_of_settings(people)
     with open_ledger(tmp_path / "out" / "ledger.db") as book:
         operator = Operator(book, tmp_path / "out", kept_key(tmp_path / "operator"), secret_from_seed(5), 5)

@@ -28,7 +28,7 @@ from truthfl.cli.app import app
 from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant.node_settings import ACCEPT_ALL, Settings, participant_of
 from truthfl.federation.participant.task_data import FEATURES, MOST_ENTRIES, TaskData
-from truthfl.federation.protocol import job_control as stage_clock
+from truthfl.federation.protocol import job_control
 from truthfl.federation.protocol.job_task import task_terms
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.in_process import run_job
@@ -92,7 +92,7 @@ def done(tmp_path_factory):
 
     grid = Rejoining(grid_of_settings(people), people[CLEO], mend)
     with pytest.MonkeyPatch.context() as patched, open_ledger(folder / "out" / "ledger.db") as book:
-        patched.setattr(stage_clock, "LONGEST_WAIT", 0.05)
+        patched.setattr(job_control, "LONGEST_WAIT", 0.05)
         operator = Operator(book, folder / "out", kept_key(folder / "operator"), secret_from_seed(5), 5)
         plan = lambda job, side: job.plan(side, QUICK)  # noqa: E731
         found = conduct_job(grid, job, job_name(book, job, 5), operator, plan, lambda *_: None)

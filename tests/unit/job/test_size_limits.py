@@ -111,8 +111,8 @@ def test_one_key_of_two_participants_is_refused(tmp_path):
     done = truthfl("serve", tmp_path / "job.toml", "--participants", people, "--out", tmp_path / "out", "--yes")
     assert done.returncode == 2
     assert done.stderr == (
-        f"truthfl: {people / 'Ada.pub'} and {people / 'Cleo.pub'} are the same key; each participant has a key of "
-        "their own.\n"
+        f"truthfl: {people / 'Ada.pub'} and {people / 'Cleo.pub'} are the same key; each participant needs "
+        "their own key.\n"
     )
     assert not (tmp_path / "out").exists()
 

@@ -14,7 +14,7 @@ from helpers.participants import an_offer
 from truthfl.errors import InputError
 from truthfl.federation.operator.live_status import LABELING, LiveWriter, ServingInfo, read_serving, write_serving
 from truthfl.federation.operator.live_status import SERVING_FILE as FILE_NAME
-from truthfl.federation.protocol import job_control as stage_clock
+from truthfl.federation.protocol import job_control
 from truthfl.federation.protocol.job_control import JobControl, StageClock
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.command_rows import give_command
@@ -143,9 +143,9 @@ def rows(tmp_path):
 
 def test_a_clock_asks_soon_at_first_and_then_less_often(monkeypatch):
     slept, now = [], [1000.0]
-    monkeypatch.setattr(stage_clock.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(job_control.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(
-        stage_clock.time, "sleep", lambda seconds: (slept.append(seconds), now.__setitem__(0, now[0] + seconds))
+        job_control.time, "sleep", lambda seconds: (slept.append(seconds), now.__setitem__(0, now[0] + seconds))
     )
     clock, lengths = StageClock(JobControl(), LiveWriter(None, ""), LABELING, 60.0, lambda: None), []
     while not clock.over:
@@ -189,8 +189,8 @@ def test_a_pause_moves_the_deadline(rows, monkeypatch):
         slept.append(time.monotonic() - fell_asleep)
 
     real = time.sleep
-    monkeypatch.setattr(stage_clock.time, "sleep", sleep)
-    monkeypatch.setattr(JobControl, "_next_read", property(lambda _: 0.0, lambda _, __: None), raising=False)
+    monkeypatch.setattr(job_control.time, "sleep", sleep)
+    monkeypatch.setattr("truthfl.federation.protocol.job_control.SECONDS_BETWEEN_READS", 0.0)
     assert not clock.over
     began = time.monotonic()
     deadline = clock.deadline

@@ -21,7 +21,8 @@ from truthfl.ledger.commands import (
     valid_commands,
 )
 
-SECONDS_BETWEEN_READS = 0.3
+SECONDS_BETWEEN_READS = 0.3  # of the operator's commands
+LONGEST_SLEEP = 0.3  # seconds, while a stage waits
 
 
 def _tell_nobody(_: Command) -> None:
@@ -135,7 +136,7 @@ def hold_while_paused(control: JobControl, live: LiveWriter, refresh: Callable[[
     began = refreshed = time.monotonic()
     live.set_paused(True)
     while control.paused:
-        time.sleep(SECONDS_BETWEEN_READS)
+        time.sleep(LONGEST_SLEEP)
         control.poll()
         if time.monotonic() >= refreshed + LONGEST_WAIT:
             refresh()
@@ -203,7 +204,7 @@ class StageClock:
         end = time.monotonic() + min(self._next_wait, self.seconds_left)
         self._next_wait = min(self._next_wait * GROWTH, LONGEST_WAIT)
         while (seconds := end - time.monotonic()) > 0:
-            time.sleep(min(seconds, SECONDS_BETWEEN_READS))
+            time.sleep(min(seconds, LONGEST_SLEEP))
             if self.control.poll():
                 break
         self._hold()
