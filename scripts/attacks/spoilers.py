@@ -26,8 +26,9 @@ class Case:
 
     spoiled  the rounds with spoiling reports, counted from 1
     right    the least accuracy of the joint model
-    pays     whether pay for computing must cover its cost. If not, lower pay is a known gap: attackers work against the
-             others with reports that are no longer than honest ones, or honest rounds are as noisy as a spoiled one
+    pays     whether the model must be that good, and pay for computing cover its cost. If not, that is a known gap:
+             attackers work against the others with reports that are no longer than honest ones, or honest rounds are as
+             noisy as a spoiled one
     """
 
     patches: Mapping[str, str]
@@ -76,17 +77,18 @@ def judged(made: Federation, attack: str, case: Case) -> Outcome:
     refused = {name: len([one for one in made.reasons(name) if "spoils" in one]) for name in (*HONEST, *case.patches)}
     paid = {name: computing_pay(made, name) for name in HONEST}
     labels = {name: round(view.settlements[name].document["label_pay"]) for name in HONEST}
-    held = code == 0 and right >= case.right and len(skipped - case.spoiled) <= MOST_SKIPPED
+    held = code == 0 and len(skipped - case.spoiled) <= MOST_SKIPPED
     held = held and all(view.delivered.get(name) == ROUNDS and not refused[name] for name in HONEST)
     below_cost = any(got < least for got, least in paid.values())
-    held = held and not (case.pays and below_cost)
+    harmed = below_cost or right < case.right
+    held = held and not (case.pays and harmed)
     words = (
         f"{len(skipped)} of {len(case.spoiled)} spoiled rounds are skipped, of honest ones "
         f"{len(skipped - case.spoiled)}; accuracy {right:.1%}; refused reports: "
         f"{', '.join(f'{name} {count}' for name, count in refused.items())}; paid for labels {labels}, for computing "
         f"{', '.join(f'{name} {got:.1f} (costs {least:.1f})' for name, (got, least) in paid.items())}"
     )
-    if held and below_cost:
+    if held and harmed:
         return not_defended(attack, words)
     return outcome(attack, held, words, otherwise=f"{words}; {said}")
 
