@@ -137,9 +137,11 @@ def average(made: Federation, attack: str, _: list[dict[str, str]]) -> Outcome:
     refused = f"{MOST_SUMS} sums were opened from this model"
     return outcome(
         attack,
-        held=sum(counts) <= MOST_SUMS and counts[1] <= MOST_OTHER_SUMS and refused in made.log("Ben"),
+        held=sum(counts) <= MOST_SUMS
+        and counts[1] <= MOST_OTHER_SUMS
+        and any(refused in reason for reason in made.reasons("Ben")),
         happened=f"of {ROUNDS - UNCHANGED} rounds from one model {counts[0]} sums with Ada and {counts[1]} without Ada "
-        f"are opened; then Ben's computer says: {refused}",
+        f"are opened; then Ben's computer answers, by the ledger: {refused}",
     )
 
 
