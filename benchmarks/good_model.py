@@ -15,8 +15,8 @@ import argparse
 
 import numpy as np
 
-from truthfl import Observation
-from truthfl.contracts.audition.level import peer_shifts
+from truthfl import Observation, SoloResult
+from truthfl.contracts.solo import peer_shifts
 from truthfl.job import read_job
 
 BELOW = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 12.0)  # spreads
@@ -43,7 +43,7 @@ def honest_pay(contract, excess, held):
         known = np.where((np.arange(len(row)) == 0) & gone, np.nan, row)
         shift = peer_shifts(known)
         loss = contract.solo_level + contract.solo_spread * known
-        paid.append(contract.label_pay(Observation(0.0, solo_loss=loss, level_shift=shift))[1:])
+        paid.append(contract.label_pay(Observation(0.0, solo=SoloResult(loss, shift)))[1:])
     return np.array(paid)
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from truthfl import Observation
+from truthfl import Observation, SoloResult
 from truthfl.adversary.measure import SoloTerms, honest_shifts, lied_solo_losses, make_split
 from truthfl.adversary.strategy import TRUTH
 from truthfl.job import read_job
@@ -45,7 +45,7 @@ def honest_pay(job, plan, degree: float, splits: int) -> dict:
         solo = lied_solo_losses(here, terms, [TRUTH], cases, threads=None)[0]
         shift = honest_shifts(here, terms, everybody, threads=None)
         for name, shifts in (("learned", shift), ("pilot's", np.zeros_like(shift))):
-            seen = Observation(plan.expected_loss, solo_loss=solo, level_shift=shifts)
+            seen = Observation(plan.expected_loss, solo=SoloResult(solo, shifts))
             pay = contract.pay(seen)
             rows[name].append((pay / cost, pay < cost, ~contract.passes(seen)))
     return {

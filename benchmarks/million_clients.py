@@ -28,6 +28,7 @@ from truthfl import (
     Clients,
     Constants,
     Observation,
+    SoloResult,
     Training,
     lceme,
     optimal_batch_sizes,
@@ -113,15 +114,14 @@ class AuditionJob:
         excess = self.solo_loss - contract.solo_level
         excess /= contract.solo_spread
         shifts = peer_shifts(excess)
-        passed = contract.passes(Observation(TEST_LOSS, solo_loss=self.solo_loss, level_shift=shifts))
+        passed = contract.passes(Observation(TEST_LOSS, solo=SoloResult(self.solo_loss, shifts)))
         share = self.delivered / self.asked
         share *= contract.labels
         present = (share * passed).sum()
         own = np.where(passed, present, present + contract.labels)
         seen = Observation(
             TEST_LOSS,
-            solo_loss=self.solo_loss,
-            level_shift=shifts,
+            solo=SoloResult(self.solo_loss, shifts),
             present_labels=own,
             delivered=self.delivered,
             asked=self.asked,

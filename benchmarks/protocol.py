@@ -26,7 +26,7 @@ from flwr.serverapp.strategy import FedAvg
 from threadpoolctl import ThreadpoolController
 
 from truthfl.contracts.lceme.contract import lceme
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import Clients, Training
 from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant

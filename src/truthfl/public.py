@@ -1,6 +1,6 @@
 """Public names of `truthfl`: mechanism and errors."""
 
-from truthfl.contracts.audition.level import SoloCurve, peer_shifts
+from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, best_choice, plan_audition
 from truthfl.contracts.baselines import (
@@ -18,7 +18,7 @@ from truthfl.contracts.baselines import (
     shapley_drops,
     shapley_share_pay,
 )
-from truthfl.contracts.contract import Contract, Evidence, LinearPay, Observation, PlanInputs
+from truthfl.contracts.contract import Contract, Contribution, Evidence, LinearPay, Observation, PlanInputs
 from truthfl.contracts.deviation import (
     Deviation,
     best_deviation,
@@ -28,7 +28,8 @@ from truthfl.contracts.deviation import (
 )
 from truthfl.contracts.lceme.assignment import labeling_floor, optimal_batch_sizes
 from truthfl.contracts.lceme.contract import LCEME, lceme
-from truthfl.contracts.lceme.loss_model import (
+from truthfl.contracts.lceme.private_costs import ScreeningMenu, best_double_deviation
+from truthfl.contracts.loss_model import (
     LossModel,
     feature_norm_bound,
     linear_regression_label_shift,
@@ -36,7 +37,6 @@ from truthfl.contracts.lceme.loss_model import (
     softmax_label_shift,
     sound_bound,
 )
-from truthfl.contracts.lceme.private_costs import ScreeningMenu, best_double_deviation
 from truthfl.contracts.payoff import (
     client_payoff,
     confidence_margin,
@@ -48,6 +48,7 @@ from truthfl.contracts.payoff import (
 )
 from truthfl.contracts.registry import find_mechanism, mechanism_kinds, register, unregister
 from truthfl.contracts.setting import Clients, Constants, Strategies, Training
+from truthfl.contracts.solo import SoloResult, peer_shifts
 from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflError
 
 __all__ = [  # noqa: RUF022  (LCEME is a class, no constant)
@@ -57,6 +58,7 @@ __all__ = [  # noqa: RUF022  (LCEME is a class, no constant)
     "Clients",
     "Constants",
     "Contract",
+    "Contribution",
     "Deviation",
     "Evidence",
     "FlatPay",
@@ -74,6 +76,7 @@ __all__ = [  # noqa: RUF022  (LCEME is a class, no constant)
     "Shapley",
     "ShapleySharePay",
     "SoloCurve",
+    "SoloResult",
     "Strategies",
     "Training",
     "TruthflError",

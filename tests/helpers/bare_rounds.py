@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from truthfl.contracts.lceme.contract import lceme
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import Clients, Training
 from truthfl.federation.operator.live_status import LiveWriter
 from truthfl.federation.participant.participant import Participant

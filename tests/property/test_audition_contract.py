@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from helpers.auditions import NUMBERS, curve, inputs, measurement
 from truthfl import Clients, InfeasibleError, InputError, LossModel, Observation, PlanInputs, Training
 from truthfl.contracts.audition.labels import best_labels, taking_part
-from truthfl.contracts.audition.level import GATE_DEVIATIONS, MOST_SHIFT, SoloCurve, level_variance, peer_shifts
+from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.audition.plan import (
     TOLERATED_GAIN,
@@ -22,6 +22,7 @@ from truthfl.contracts.audition.plan import (
     label_task,
     plan_audition,
 )
+from truthfl.contracts.solo import GATE_DEVIATIONS, MOST_SHIFT, SoloResult, level_variance, peer_shifts
 
 pytestmark = pytest.mark.properties
 
@@ -90,7 +91,7 @@ def test_honest_pay_covers_its_cost_as_often_as_stated_and_the_cap_binds_as_seld
     shift = np.stack([peer_shifts((row - contract.solo_level) / contract.solo_spread) for row in solo[:4000]])
     loss = contract.joint_constant + contract.joint_curve / contract.total_labels
     loss = loss + 0.015 * rng.standard_normal((4000, 1))
-    seen = Observation(loss, solo_loss=solo[:4000], level_shift=shift)
+    seen = Observation(loss, solo=SoloResult(solo[:4000], shift))
     cost = job.clients.labeling_cost / 220 * contract.labels + 2.0 + 0.06 * contract.batch_size
     below = (contract.pay(seen) < cost).mean()
     assert 0.035 < below < 0.055
@@ -110,11 +111,11 @@ def test_label_pay_by_hand():
     slope = 0.06 * contract.batch_size**2 / 0.03
     np.testing.assert_allclose(contract.joint_slope, slope)
     np.testing.assert_allclose(contract.label_slope, (1.0 - slope * 60.0 / n.sum() ** 2) * n / b)
-    worse = Observation(0.4, solo_loss=contract.solo_level + 0.01)
+    worse = Observation(0.4, solo=SoloResult(contract.solo_level + 0.01))
     np.testing.assert_allclose(contract.label_pay(worse), contract.label_base - 0.01 * contract.label_slope)
-    np.testing.assert_allclose(contract.label_pay(Observation(0.4, solo_loss=2.3)), 0.0)
-    np.testing.assert_allclose(contract.label_pay(Observation(0.4, solo_loss=0.0)), contract.label_cap)
-    shifted = Observation(0.4, solo_loss=contract.solo_level + 0.5 * contract.solo_spread, level_shift=0.5)
+    np.testing.assert_allclose(contract.label_pay(Observation(0.4, solo=SoloResult(2.3))), 0.0)
+    np.testing.assert_allclose(contract.label_pay(Observation(0.4, solo=SoloResult(0.0))), contract.label_cap)
+    shifted = Observation(0.4, solo=SoloResult(contract.solo_level + 0.5 * contract.solo_spread, 0.5))
     np.testing.assert_allclose(contract.label_pay(shifted), contract.label_base)
 
 
@@ -125,10 +126,10 @@ def test_the_joint_part_follows_those_who_took_part_and_not_who_failed():
     expected = contract.joint_constant[0] + contract.joint_curve[0] / half
     seen = Observation(expected, present_labels=half, delivered=[100, 50, 0, 100], asked=[100, 100, 100, 0])
     np.testing.assert_allclose(contract.computing_pay(seen), contract.joint_base * [1.0, 0.5, 0.0, 0.0])
-    none = Observation(loss, solo_loss=[np.nan, contract.solo_level[0], 2.3, contract.solo_level[0]])
+    none = Observation(loss, solo=SoloResult([np.nan, contract.solo_level[0], 2.3, contract.solo_level[0]]))
     np.testing.assert_array_equal(contract.passes(none), [False, True, False, True])
     np.testing.assert_array_equal(contract.pay(none) > 0, [False, True, False, True])
-    just_above = Observation(loss, solo_loss=contract.solo_level + 1.001 * contract.gate)
+    just_above = Observation(loss, solo=SoloResult(contract.solo_level + 1.001 * contract.gate))
     amount = contract.label_base - 1.001 * contract.gate * contract.label_slope - 2.0  # without the audition's cost
     np.testing.assert_allclose(contract.pay(just_above), np.maximum(amount, 0.0))
 
@@ -329,7 +330,7 @@ def test_a_majority_that_does_not_label_does_not_pass():
     solo = contract.solo_level.copy()
     solo[:7] = 2.3
     shift = peer_shifts((solo - contract.solo_level) / contract.solo_spread)
-    passed = contract.passes(Observation(0.4, solo_loss=solo, level_shift=shift))
+    passed = contract.passes(Observation(0.4, solo=SoloResult(solo, shift)))
     np.testing.assert_array_equal(passed, np.arange(10) >= 7)
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from truthfl.adversary.strategy import ABSENCE, MOST_LABELS, TRUTH, LiePoint
-from truthfl.contracts.audition.level import peer_shifts
-from truthfl.contracts.contract import Contract, Evidence, Observation
+from truthfl.contracts.contract import CONTRIBUTIONS, Contract, Contribution, Evidence, Observation
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training, batch_price
+from truthfl.contracts.solo import SoloResult, peer_shifts
 from truthfl.errors import InputError
 from truthfl.learning.data.partition import Federated, Partition
 from truthfl.learning.data.samples import LabeledSamples
@@ -557,17 +557,16 @@ def pay(payers: Sequence[Payer], lied: Lied, honest: Honest, *, claims_all: bool
         rule, liar = payer.rule, honest.liar[of_payer]
         loss, delivered = lied.loss[:, of_payer], lied.delivered[:, of_payer]
         claimed = (payer.clients.dataset_size if claims_all else rule.batch_size)[liar]
-        solo = (lied.solo[:, of_payer], honest.shift[of_payer])
+        solo = SoloResult(lied.solo[:, of_payer][..., None], honest.shift[of_payer][:, None])
 
-        def at(contribution: FloatArray, all_contributions: FloatArray | float) -> FloatArray:
-            observed = (loss, claimed, contribution, all_contributions)  # noqa: B023
-            return _paid(rule, liar, delivered, observed, solo)  # noqa: B023
+        def at(own: FloatArray, of_all: FloatArray | float) -> FloatArray:
+            return _paid(rule, liar, delivered, (loss, claimed, own, of_all), solo)  # noqa: B023
 
         if Evidence.SHAPLEY in rule.needs:
-            around, of_all, by = mean[:, of_payer], total[:, of_payer], step[:, of_payer]
+            around, whole, by = mean[:, of_payer], total[:, of_payer], step[:, of_payer]
             above = np.maximum(around, 0.0)
-            slope = (at(above + by, of_all) - at(above, of_all)) / by
-            paid[:, of_payer] = at(around, of_all) + slope * (gained[:, of_payer] - around)
+            slope = (at(above + by, whole) - at(above, whole)) / by
+            paid[:, of_payer] = at(around, whole) + slope * (gained[:, of_payer] - around)
         else:
             paid[:, of_payer] = at(honest.without[of_payer] - loss, np.nan)
     return paid
@@ -576,31 +575,28 @@ def pay(payers: Sequence[Payer], lied: Lied, honest: Honest, *, claims_all: bool
 def _passed(rule: Contract, liar: IntArray, solo: FloatArray, shift: FloatArray) -> NDArray[np.bool_]:
     """Whether the client of each case takes part in the joint training, (points, cases)."""
     wide = (*solo.shape, len(rule.batch_size))
-    observation = Observation(0.0, solo_loss=solo[..., None], level_shift=shift[:, None])
+    observation = Observation(0.0, solo=SoloResult(solo[..., None], shift[:, None]))
     return np.broadcast_to(rule.passes(observation), wide)[:, np.arange(len(liar)), liar]
 
 
 def _paid(
-    rule: Contract, liar: IntArray, delivered: FloatArray, observed: Sequence[ArrayLike], solo: Sequence[FloatArray]
+    rule: Contract, liar: IntArray, delivered: FloatArray, observed: Sequence[ArrayLike], solo: SoloResult
 ) -> FloatArray:
-    """The rule's pay to the client of each case; `observed` are the first four fields of `Observation`.
+    """The rule's pay to the client of each case.
 
-    solo  solo losses (points, cases) and shifts (cases,)
+    observed  test loss, claimed batch size, own and total contribution
     """
     shape, wide = delivered.shape, (*delivered.shape, len(rule.batch_size))
-    loss, claimed, contribution, total = (
+    loss, claimed, own_part, of_all = (
         np.broadcast_to(np.broadcast_to(values, shape)[..., None], wide) for values in observed
     )
-    all_rounds = np.ones_like(delivered)[..., None]
     observation = Observation(
         loss,
-        claimed,
-        contribution,
-        total,
         delivered=delivered[..., None],
-        asked=all_rounds,
-        solo_loss=solo[0][..., None],
-        level_shift=solo[1][:, None],
+        asked=np.ones_like(delivered)[..., None],
+        solo=solo if Evidence.SOLO_LOSS in rule.needs else None,
+        claimed_batch_size=claimed,
+        contribution=Contribution(own_part, of_all) if rule.needs & CONTRIBUTIONS else None,
     )
     pay = np.asarray(rule.pay(observation), dtype=float)
     if pay.shape != wide:

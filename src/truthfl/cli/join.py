@@ -343,7 +343,7 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
         return amount_text(amount, offer.job.minor_units)
 
     job, client, deviation, noun = offer.job, offer.client, pay_deviation(offer), sample_noun(offer)
-    alone = " train a model on them alone," if job.has_audition else ""
+    alone = " train a model on them alone," if job.has_solo_models else ""
     classes = plain(", ".join(map(str, job.classes)))
     several = f"; a {noun} may have several" if job.several_labels else ""
     print(

@@ -20,6 +20,7 @@ from truthfl.contracts.contract import (
     ALWAYS_COLLECTED,
     CONTRIBUTIONS,
     Contract,
+    Contribution,
     Evidence,
     LinearPay,
     Observation,
@@ -27,7 +28,7 @@ from truthfl.contracts.contract import (
     delivered_share,
 )
 from truthfl.contracts.formulas import work_cost
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import (
     Clients,
     FloatArray,
@@ -122,7 +123,7 @@ class LeaveOneOutPay(Contract):
         return leave_one_out_pay(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
     def pay(self, observation: Observation) -> FloatArray:
-        drop = np.asarray(observation.contribution, dtype=float)
+        drop = np.asarray(_contribution(observation).own, dtype=float)
         return delivered_share(self.slope * drop * np.ones(np.shape(self.batch_size)), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
@@ -154,10 +155,10 @@ class ShapleySharePay(Contract):
         return shapley_share_pay(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
     def pay(self, observation: Observation) -> FloatArray:
-        own = np.maximum(np.asarray(observation.contribution, dtype=float), 0.0)
-        all_contributions = np.asarray(observation.total_contribution, dtype=float)
-        share = np.zeros(np.broadcast(own, all_contributions).shape)
-        np.divide(own, all_contributions, out=share, where=all_contributions > 0)
+        found = _contribution(observation)
+        own, total = np.maximum(np.asarray(found.own, dtype=float), 0.0), np.asarray(found.total, dtype=float)
+        share = np.zeros(np.broadcast(own, total).shape)
+        np.divide(own, total, out=share, where=total > 0)
         return delivered_share(self.total * share * np.ones(np.shape(self.batch_size)), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
@@ -167,6 +168,12 @@ class ShapleySharePay(Contract):
     def explanation(self, money: Callable[[float], str]) -> list[str]:
         total = money(float(np.ravel(self.total)[0]))
         return [f"{total} are shared out among all, in proportion to how much each lowered the test loss."]
+
+
+def _contribution(observation: Observation) -> Contribution:
+    if observation.contribution is None:
+        raise InputError("the contract pays by contributions, and none are observed; `observe` measures them.")
+    return observation.contribution
 
 
 def flat_pay(clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike) -> FlatPay:  # noqa: ARG001
@@ -292,19 +299,19 @@ def observe(
     test_loss = number("test_loss", test_loss)
     wanted = rule.needs & CONTRIBUTIONS
     if not wanted:
-        return Observation(test_loss, claimed_batch_size)
+        return Observation(test_loss, claimed_batch_size=claimed_batch_size)
     if len(wanted) > 1:
         raise InputError(f"{rule.name} pays by two kinds of contributions; it must pay by one.")
     if coalition_loss is None:
         raise InputError(f"{rule.name} pays by {next(iter(wanted)).value}; give coalition_loss to measure them.")
     count = len(rule.batch_size)
     if Evidence.LEAVE_ONE_OUT in wanted:
-        contribution, error = leave_one_out_drops(coalition_loss, count), np.zeros(count)
+        drop, error = leave_one_out_drops(coalition_loss, count), np.zeros(count)
     else:
         shapley = shapley_drops(coalition_loss, count, permutations=permutations, seed=seed)
-        contribution, error = shapley.drop, shapley.standard_error
-    total = float(np.maximum(contribution, 0.0).sum())
-    return Observation(test_loss, claimed_batch_size, contribution, total, contribution_error=error)
+        drop, error = shapley.drop, shapley.standard_error
+    contribution = Contribution(drop, float(np.maximum(drop, 0.0).sum()), error)
+    return Observation(test_loss, claimed_batch_size=claimed_batch_size, contribution=contribution)
 
 
 def _exact(coalition_loss: CoalitionLoss, count: int) -> FloatArray:

@@ -18,23 +18,19 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, fields
 from enum import Enum
-from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from truthfl.contracts.lceme.assignment import optimal_batch_sizes
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import Clients, FloatArray, Training
+from truthfl.contracts.solo import SOLO_DROPPING_OUT, SOLO_TERMS, SoloResult, SoloStage, honest_above
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
-    from truthfl.contracts.lceme.private_costs import CostDistribution
     from truthfl.contracts.planning import PilotSide, Plan
-
-
-SOLO_TERMS = ("solo_level", "solo_spread", "gate")
 
 
 class Evidence(Enum):
@@ -54,6 +50,20 @@ CONTRIBUTIONS = frozenset({Evidence.LEAVE_ONE_OUT, Evidence.SHAPLEY})
 
 
 @dataclass(frozen=True)
+class Contribution:
+    """The loss drop credited to a client, by the `Evidence` that the contract needs; fields as of `Observation`.
+
+    own    of the client
+    total  sum of all positive ones
+    error  standard error of `own`; 0 where it is exact
+    """
+
+    own: ArrayLike
+    total: ArrayLike
+    error: ArrayLike = 0.0
+
+
+@dataclass(frozen=True)
 class Observation:
     """The observation that determines client i's pay, at position i of each field; fields broadcast to (…, N).
 
@@ -61,29 +71,26 @@ class Observation:
     i holds the observation of the scenario in which client i deviates.
 
     test_loss           loss of the final model on the test sample
-    claimed_batch_size  the batch size that the client claims to have used
-    contribution        loss drop credited to the client, by the `Evidence` that the mechanism needs
-    total_contribution  sum of all positive contributions
-    contribution_error  standard error of the contribution; 0 where it is exact
     delivered, asked    number of rounds in which the report was accepted, and the client was asked; None: all
-    solo_loss           loss of the model that the client trained alone; NaN if there is none, None for the expected one
-    level_shift         shift of the expected solo loss, in standard deviations, by `peer_level.peer_shifts`
     present_labels      labels of the client and the others who took part, each times their share of rounds delivered;
                         None for all labels
     loss_rise           by how much the expected joint loss rises because rounds did not change the model
+
+    Only where the contract's `needs` have it:
+
+    solo                test of the models that clients trained alone; None stands for the expected losses
+    claimed_batch_size  the batch size that the client claims to have used
+    contribution        what the client added to the joint model
     """
 
     test_loss: ArrayLike
-    claimed_batch_size: ArrayLike = np.nan
-    contribution: ArrayLike = np.nan
-    total_contribution: ArrayLike = np.nan
-    contribution_error: ArrayLike = 0.0
     delivered: ArrayLike | None = None
     asked: ArrayLike | None = None
-    solo_loss: ArrayLike | None = None
-    level_shift: ArrayLike = 0.0
     present_labels: ArrayLike | None = None
     loss_rise: ArrayLike = 0.0
+    solo: SoloResult | None = None
+    claimed_batch_size: ArrayLike | None = None
+    contribution: Contribution | None = None
 
 
 NOT_TERMS = ("batch_size", "name")
@@ -108,6 +115,14 @@ class People:
     participation: FloatArray
     name: tuple[str, ...] | None = None
     stated: NDArray[np.bool_] | None = None
+
+
+class CostDistribution(Protocol):
+    """The methods used of a frozen continuous SciPy distribution."""
+
+    def support(self) -> tuple[float, float]: ...
+    def cdf(self, x: FloatArray) -> FloatArray: ...
+    def pdf(self, x: FloatArray) -> FloatArray: ...
 
 
 @dataclass(frozen=True)
@@ -135,18 +150,11 @@ class Prices:
 
 
 @dataclass(frozen=True, eq=False)
-class SoloStage:
-    """What a contract expects of the models that clients train alone, (clients,) each.
+class SoloPilot:
+    """What the pilot says of training alone: what to expect of the models, and what it costs each client."""
 
-    level   expected test loss of an honest client's model
-    spread  standard deviation of that loss between honest clients
-    gate    a client takes part in the joint training if their loss is at most this much above its level; if it is more
-            than this below, the operator decides
-    """
-
-    level: FloatArray
-    spread: FloatArray
-    gate: FloatArray
+    stage: SoloStage
+    cost: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +164,7 @@ class PlanInputs:
     clients, loss_model, training
     loss_error   function from batch sizes to the standard deviation of the loss at settlement around the expected loss
     stated       (clients,) who states their own cost, which is then their `sample_cost`; None: all
-    solo         the expectations of models trained alone on all samples; None if the contract does not need them
-    solo_cost    (clients,) cost of training alone
+    solo         of models trained alone on all samples; None if the contract does not need them
     """
 
     clients: Clients
@@ -170,8 +177,7 @@ class PlanInputs:
     loss_error: Callable[[FloatArray], float] = lambda _: 0.0
     cost_distribution: CostDistribution | None = None
     stated: NDArray[np.bool_] | None = None
-    solo: SoloStage | None = None
-    solo_cost: FloatArray | float = 0.0
+    solo: SoloPilot | None = None
 
     def best_batch_sizes(self) -> FloatArray:
         """The server's best batch sizes D' on the loss model, within the budget."""
@@ -208,15 +214,6 @@ class CalculationStep:
     numbers: tuple[float | int | str, ...]
     result: float
     name: str = ""
-
-
-SOLO_DROPPING_OUT = (
-    "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
-    "joint training, and is paid by the formula with no report taken. Who sends a model that is nearly the joint "
-    "model, or a solo model, of an earlier job of the same task has no solo loss. A model whose loss is more than the "
-    "gate below its level is shown to the operator, who may refuse it by a signed command within audition_seconds; "
-    "then it has no solo loss either."
-)
 
 
 class Contract(ABC):
@@ -297,6 +294,12 @@ class Contract(ABC):
     def pay(self, observation: Observation) -> FloatArray:
         """The pay of each client in the job's money, before rounding; an array (…, N)."""
 
+    def pay_at(self, test_loss: ArrayLike) -> FloatArray:
+        """Pay if the loss is this and nobody does less than asked; NaN if it needs what jobs do not collect."""
+        if self.needs <= COLLECTED_BY_JOBS:
+            return np.asarray(self.pay(Observation(test_loss)), dtype=float)
+        return np.full(np.broadcast_shapes(np.shape(test_loss), np.shape(self.batch_size)), np.nan)
+
     def parts(self, observation: Observation) -> dict[str, FloatArray]:  # noqa: ARG002
         """Pay in parts by name, which add up to `pay`; empty if it has none."""
         return {}
@@ -322,25 +325,25 @@ class Contract(ABC):
 
     def expected_solo_loss(self, observation: Observation) -> FloatArray:
         """The expected solo loss of each client, given the others' solo losses."""
-        stage = self.stage
-        return np.asarray(stage.level + stage.spread * np.asarray(observation.level_shift, dtype=float))
+        stage, seen = self.stage, observation.solo
+        return np.asarray(stage.level + stage.spread * np.asarray(seen.level_shift if seen else 0.0, dtype=float))
 
     def passes(self, observation: Observation) -> NDArray[np.bool_]:
         """Whether each client takes part in the joint training; if no solo models are tested, all do.
 
         A client without a solo loss (NaN) does not.
         """
-        if self.solo is None or observation.solo_loss is None:
+        if self.solo is None or observation.solo is None:
             return np.ones(np.shape(self.batch_size), dtype=bool)
-        excess = np.asarray(observation.solo_loss, dtype=float) - self.expected_solo_loss(observation)
+        excess = np.asarray(observation.solo.loss, dtype=float) - self.expected_solo_loss(observation)
         with np.errstate(invalid="ignore"):
             return np.asarray(excess <= self.stage.gate)
 
     def too_good(self, observation: Observation) -> NDArray[np.bool_]:
         """Whether a solo model is so much better than expected that the operator checks it before it is paid."""
-        if self.solo is None or observation.solo_loss is None:
+        if self.solo is None or observation.solo is None:
             return np.zeros(np.shape(self.batch_size), dtype=bool)
-        below = self.expected_solo_loss(observation) - np.asarray(observation.solo_loss, dtype=float)
+        below = self.expected_solo_loss(observation) - np.asarray(observation.solo.loss, dtype=float)
         with np.errstate(invalid="ignore"):
             return np.asarray(below > self.stage.gate)
 
@@ -369,7 +372,7 @@ class Contract(ABC):
 
         Computed on a grid of losses, unless the mechanism overrides it.
         """
-        pay = self.pay(Observation(np.linspace(lowest_loss, highest_loss, LOSSES_TRIED)[:, None]))
+        pay = self.pay_at(np.linspace(lowest_loss, highest_loss, LOSSES_TRIED)[:, None])
         return pay.min(axis=0), pay.max(axis=0)
 
     def deviation(self, expected_loss: float, loss_error: float) -> FloatArray:
@@ -378,7 +381,7 @@ class Contract(ABC):
         Half of the difference of pay between one standard deviation of the test loss up and down, unless the mechanism
         overrides it.
         """
-        low, high = (self.pay(Observation(expected_loss + sign * loss_error)) for sign in (-1.0, 1.0))
+        low, high = (self.pay_at(expected_loss + sign * loss_error) for sign in (-1.0, 1.0))
         return np.asarray(np.abs(low - high) / 2.0)
 
     def explanation(self, money: Callable[[float], str]) -> list[str]:  # noqa: ARG002
@@ -426,11 +429,6 @@ class Contract(ABC):
         return cls(batch_size=np.array([float(batch_size)]), **arrays)  # type: ignore[call-arg]
 
 
-def honest_above(limit: FloatArray, deviation: FloatArray) -> FloatArray:
-    """The probability that a normally distributed loss is this far above the expected loss."""
-    return np.array([NormalDist(0.0, float(s)).cdf(-float(gate)) for gate, s in np.broadcast(limit, deviation)])
-
-
 def delivered_share(amount: FloatArray, observation: Observation) -> FloatArray:
     """The amount times the share of rounds that were delivered; 0 for a client who was never asked."""
     if observation.delivered is None or observation.asked is None:
@@ -462,14 +460,13 @@ def require_sound(mechanism: Contract, clients: Clients, expected_loss: float) -
         terms = mechanism.terms()
     except ValueError:
         raise InputError(f"mechanism {kind!r} has terms that are not one number per client.") from None
-    pay = np.asarray(mechanism.pay(Observation(expected_loss)), dtype=float)
-    if pay.shape != (count,):
-        raise InputError(f"mechanism {kind!r} pays an array of shape {pay.shape}; it must be ({count},).")
     amounts = {f"the term {name!r}": term for name, term in terms.items()}
-    if not mechanism.needs - COLLECTED_BY_JOBS:  # other evidence is not known when a job is planned
-        amounts["the pay"] = pay
+    if mechanism.needs <= COLLECTED_BY_JOBS:
+        pay = amounts["the pay"] = mechanism.pay_at(expected_loss)
+        if pay.shape != (count,):
+            raise InputError(f"mechanism {kind!r} pays an array of shape {pay.shape}; it must be ({count},).")
     if mechanism.solo is not None:
-        nobody = Observation(expected_loss, solo_loss=np.full(count, np.nan), delivered=0, asked=0)
+        nobody = Observation(expected_loss, delivered=0, asked=0, solo=SoloResult(np.full(count, np.nan)))
         amounts["the pay without a solo model"] = np.asarray(mechanism.pay(nobody), dtype=float)
     for what, values in amounts.items():
         if not np.isfinite(values).all():

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from truthfl.contracts.contract import COLLECTED_BY_JOBS, Contract, Observation, PlanInputs, Prices
+from truthfl.contracts.contract import Contract, PlanInputs, Prices
 from truthfl.contracts.deviation import Deviation, best_deviation, free_riding_gain, pay_resolution
 from truthfl.contracts.lceme.assignment import labeling_floor
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.payoff import samples_for_share, server_payoff, work_cost
 from truthfl.contracts.setting import Clients, FloatArray, Strategies, Training
 
@@ -182,9 +182,8 @@ class ModelReport:
 
     def _difference(self, step: float) -> FloatArray:
         """Pay at the expected loss − step, less that at + step; NaN if pay needs evidence that jobs do not collect."""
-        low, high = (self.contract.pay(Observation(self.expected_loss + sign * step)) for sign in (-1, 1))
-        known = not self.contract.needs - COLLECTED_BY_JOBS
-        return np.asarray(low - high if known else np.full(len(self.clients), np.nan), dtype=float)
+        low, high = (self.contract.pay_at(self.expected_loss + sign * step) for sign in (-1, 1))
+        return low - high
 
     def tables(self) -> list[PlanTable]:
         clients, contract, spread, slope = self.clients, self.contract, self.spread, self.slope

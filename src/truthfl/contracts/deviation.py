@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from truthfl.contracts import formulas
-from truthfl.contracts.contract import Contract, LinearPay, Observation
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.contract import Contract, Contribution, LinearPay, Observation
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.payoff import pay_slope, require_same_clients, work_cost
 from truthfl.contracts.setting import Clients, FloatArray, Strategies, Training, batch_price
 
@@ -157,14 +157,9 @@ class _Unilateral:
 
     def pay(self, change: FloatArray, claimed: FloatArray) -> FloatArray:
         """The pay of each client if they alone change the loss by `change`."""
-        contribution = self.contribution - change
-        observation = Observation(
-            test_loss=self.loss + change,
-            claimed_batch_size=claimed,
-            contribution=contribution,
-            total_contribution=self.others_contribution + np.maximum(contribution, 0.0),
-        )
-        return self.rule.pay(observation)
+        own = self.contribution - change
+        contribution = Contribution(own, self.others_contribution + np.maximum(own, 0.0))
+        return self.rule.pay(Observation(self.loss + change, claimed_batch_size=claimed, contribution=contribution))
 
     def gain(self, effort: float, batch: FloatArray, scale: FloatArray, claimed: FloatArray) -> FloatArray:
         change = self.model.own_gap(effort, batch, scale) - self.own

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from truthfl.contracts import formulas
 from truthfl.contracts.baselines import model_coalition_loss, observe
 from truthfl.contracts.contract import Contract
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import Clients, FloatArray, Strategies, Training, batch_price, number, whole_number
 from truthfl.errors import InputError
 

@@ -13,8 +13,18 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from truthfl.coded_text import coded
 from truthfl.contracts.audition.pilot import measure_solo_stage
-from truthfl.contracts.contract import Contract, Evidence, People, PlanInputs, Prices, require_collected, require_sound
+from truthfl.contracts.contract import (
+    Contract,
+    Evidence,
+    People,
+    PlanInputs,
+    Prices,
+    SoloPilot,
+    require_collected,
+    require_sound,
+)
 from truthfl.contracts.details import LossModelDetails, PlanDetails, PlanWorth, honest_cost
 from truthfl.contracts.lceme.pilot import Calibration, measure_pilot
 from truthfl.contracts.setting import Clients, FloatArray, Training
@@ -23,6 +33,8 @@ from truthfl.learning.pilot.honest_rounds import Bounds, measure_report_bounds
 from truthfl.learning.pilot.runs import PilotDesign, measure_loss_by_rounds, spread_of_loss
 from truthfl.learning.pilot.step_size import StepSearch
 from truthfl.learning.solo import Recipe, recipe_of
+
+WORTH_LESS = coded("news.worth_less", "the labels would be worth less than their price")  # why a plan leaves out
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +140,8 @@ def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: Peop
     recipe, solo = None, None
     if Evidence.SOLO_LOSS in mechanism.needs:
         stated = None if mechanism.recipe is None else recipe_of(mechanism.recipe)
-        recipe, solo = measure_solo_stage(side, people, stated)
-    solo_cost = np.zeros(len(clients)) if recipe is None else people.sample_cost * recipe.samples
+        recipe, stage = measure_solo_stage(side, people, stated)
+        solo = SoloPilot(stage, people.sample_cost * recipe.samples)
     contract = mechanism.plan(
         PlanInputs(
             clients,
@@ -143,7 +155,6 @@ def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: Peop
             cost_distribution=prices.cost_distribution,
             stated=people.stated,
             solo=solo,
-            solo_cost=solo_cost,
         )
     )
     require_sound(contract, clients, fitted.model.truthful_loss(contract.batch_size))
@@ -165,7 +176,7 @@ def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: Peop
         details=LossModelDetails(prices),
         asked=np.arange(len(clients)),
         recipe=recipe,
-        solo_cost=solo_cost,
+        solo_cost=0.0 if solo is None else solo.cost,
     )
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.contracts.contract import Contract, People, PlanInputs, Prices, require_sound
-from truthfl.contracts.lceme.loss_model import LossModel
-from truthfl.contracts.lceme.private_costs import CostDistribution
+from truthfl.contracts.contract import Contract, CostDistribution, People, PlanInputs, Prices, require_sound
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.planning import PilotSide, Plan, make_plan
 from truthfl.contracts.setting import Clients, Constants, Training
 from truthfl.errors import InputError

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truthfl.contracts.contract import MOST_PAY, Contract
-from truthfl.contracts.lceme.loss_model import paper_bound, sound_bound
-from truthfl.contracts.lceme.private_costs import CostDistribution, VirtualCost
+from truthfl.contracts.contract import MOST_PAY, Contract, CostDistribution
+from truthfl.contracts.lceme.private_costs import VirtualCost
+from truthfl.contracts.loss_model import paper_bound, sound_bound
 from truthfl.contracts.payoff import WARN_PAY_OVER_COST, WARN_PAY_OVER_WORTH, WarnFactors
 from truthfl.contracts.registry import find_mechanism
 from truthfl.contracts.setting import FloatArray, client_array, client_whole_numbers, names, number, whole_number

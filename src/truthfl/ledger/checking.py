@@ -224,11 +224,11 @@ def _auditions(view: JobView) -> Iterator[Fault]:
     terms = None if view.agreement is None else view.agreement.terms
     for entry in (*view.commitments.values(), *view.auditions.values()):
         offer, document = in_force.get(entry.key), entry.document
-        if terms is None or not terms.has_audition or offer is None:
+        if terms is None or not terms.has_solo_models or offer is None:
             yield fault_at(entry, "the client has no contract with an audition")
         elif (document["client"], document["offer"]) != (offer.client.name, offer.hash):
             yield fault_at(entry, "it is of another client or offer")
-    if terms is None or not terms.has_audition:
+    if terms is None or not terms.has_solo_models:
         return
     if not view.auditions:
         if view.rounds or view.test is not None:
@@ -339,4 +339,4 @@ def _pay_text(pay: object, view: JobView) -> str:
 
 def _lacks_auditions(view: JobView) -> bool:
     """Whether pay cannot be recomputed because auditions are missing; with rounds or a test, that is a fault itself."""
-    return view.agreement is not None and view.agreement.terms.has_audition and not view.auditions
+    return view.agreement is not None and view.agreement.terms.has_solo_models and not view.auditions

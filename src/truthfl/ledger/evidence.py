@@ -77,7 +77,7 @@ def level_shifts(offers: Sequence[Offer], solo_loss: Mapping[str, float | None])
     """The shift of each client's expected solo loss, by name; solo_loss has all clients' losses, None for none."""
     import numpy as np
 
-    from truthfl.contracts.audition.level import peer_shifts
+    from truthfl.contracts.solo import peer_shifts
 
     terms = [offer.mechanism.stage for offer in offers]
     losses = np.array([_number(solo_loss[offer.client.name]) for offer in offers])
@@ -120,6 +120,7 @@ def observation_of(
 ) -> Observation:
     """The observation that the mechanism pays by; without evidence, the expected solo loss and all labels."""
     from truthfl.contracts.contract import Observation
+    from truthfl.contracts.solo import SoloResult
 
     if evidence is None:
         return Observation(test_loss, delivered=delivered, asked=asked)
@@ -127,17 +128,17 @@ def observation_of(
         test_loss,
         delivered=delivered,
         asked=asked,
-        solo_loss=_number(evidence.solo_loss),
-        level_shift=evidence.level_shift,
         present_labels=evidence.present_labels,
         loss_rise=evidence.loss_rise,
+        solo=SoloResult(_number(evidence.solo_loss), evidence.level_shift),
     )
 
 
 def _solo_observation(solo_loss: float | None, level_shift: float) -> Observation:
     from truthfl.contracts.contract import Observation
+    from truthfl.contracts.solo import SoloResult
 
-    return Observation(0.0, solo_loss=_number(solo_loss), level_shift=level_shift)
+    return Observation(0.0, solo=SoloResult(_number(solo_loss), level_shift))
 
 
 def _number(value: float | None) -> float:

@@ -82,7 +82,7 @@ def refusal_of(view: JobView, name: str) -> Entry | None:
 
 def hold_faults(view: JobView) -> Iterator[Fault]:
     """Faults of held models: only what is too good or known is held, all of it is, and pay follows the decision."""
-    if view.agreement is None or not view.agreement.terms.has_audition:
+    if view.agreement is None or not view.agreement.terms.has_solo_models:
         for entry in view.holds.values():
             yield fault_at(entry, "the client has no contract with an audition")
         return
@@ -218,7 +218,7 @@ class JobView:
         None if they are not known yet.
         """
         agreement = self.agreement
-        if agreement is None or not agreement.terms.has_audition:
+        if agreement is None or not agreement.terms.has_solo_models:
             return agreement
         if not self.auditions:
             return None

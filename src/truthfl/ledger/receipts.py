@@ -256,7 +256,7 @@ def had_no_rounds(document: Document, offer: Offer) -> bool:
 
     The operator's statement is enough: the client's computer knows whether it sent a report.
     """
-    return offer.job.masked and offer.job.has_audition and document["settlement"]["asked"] == 0
+    return offer.job.masked and offer.job.has_solo_models and document["settlement"]["asked"] == 0
 
 
 def _listed_rounds(document: Document, offer: Offer, trained: int) -> int:
@@ -350,7 +350,7 @@ def _fault(receipt: Document) -> str | None:
     if document.get("kind") != "receipt" or not FIELDS <= set(document) <= FIELDS | OPTIONAL_FIELDS:
         return coded("fault.parts", "it does not have the parts of a receipt")
     offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
-    if ("audition" in document) != offer.job.has_audition:
+    if ("audition" in document) != offer.job.has_solo_models:
         return coded("fault.audition_or_none", "it has an audition and its offer none, or the other way round")
     if document["public_key"] != offer.job.operator_key:
         return coded("fault.operator_key", "it is signed with another key than the one that the offer names")
@@ -378,7 +378,7 @@ def _fault(receipt: Document) -> str | None:
     if fault is not None:
         return fault
     evidence, rise = None, settlement.get("loss_rise", 0.0)
-    if offer.job.has_audition:
+    if offer.job.has_solo_models:
         fault = receipt_hold_fault(document, offer) or _audition_fault(document["audition"], settlement, offer)
         if fault is not None:
             return fault
@@ -473,7 +473,7 @@ class JobReceipts:
             raise InputError(f"job {view.name} is not settled yet; there is no receipt.")
         commands = receipt_commands(offer, view, view.settlements[name].sequence)
         own = self._entries_of(offer, commands)
-        audition = {"audition": _audition_part(offer, view)} if offer.job.has_audition else {}
+        audition = {"audition": _audition_part(offer, view)} if offer.job.has_solo_models else {}
         return (
             audition
             | {"salts": {str(entry.sequence): entry.salt for entry in own}}

@@ -250,7 +250,7 @@ def settled_from_entries(offer: Offer, view: JobView) -> Settled:
         raise InputError(f"job {view.name} has not been trained and tested yet; it cannot be settled.")
     name = offer.client.name
     tested, ended, lost = float(view.test.document["loss"]), view.ended is not None, view.lost_round is not None
-    evidence = evidence_of(offer, view) if offer.job.has_audition else None
+    evidence = evidence_of(offer, view) if offer.job.has_solo_models else None
     loss = counted_loss(offer, tested, view.loss_rise, ended=ended, lost=lost, evidence=evidence)
     return settled_for(offer, loss, view.delivered[name], view.asked_by_contract[name], evidence, view.loss_rise)
 

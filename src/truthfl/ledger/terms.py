@@ -289,7 +289,7 @@ class JobTerms:
     payment_note: str = ""
 
     @property
-    def has_audition(self) -> bool:
+    def has_solo_models(self) -> bool:
         """Whether clients train alone before the joint training, and are also paid by that."""
         return self.recipe is not None
 
@@ -450,7 +450,7 @@ class Offer:
         if not math.isfinite(pay):
             raise InputError(f"the offer's expected pay is {pay}; it must be finite.")
         self.mechanism.require_sound_terms()
-        if self.pays_by_solo_model != self.job.has_audition:
+        if self.pays_by_solo_model != self.job.has_solo_models:
             raise InputError(
                 f"the contract is {self.job.contract!r}; the offer must have a recipe just if it pays by one."
             )
@@ -505,7 +505,7 @@ class Offer:
             raise InputError(
                 f"{delivered} of {asked} rounds were delivered; it must be from 0 to all, of at most {self.job.rounds}."
             )
-        if self.job.has_audition and evidence is None:
+        if self.job.has_solo_models and evidence is None:
             raise InputError(f"the contract {self.job.contract!r} pays by an audition; its result must be given.")
         amount = self.amount(test_loss, delivered, asked, evidence)
         if not math.isfinite(amount):

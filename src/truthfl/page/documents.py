@@ -248,7 +248,7 @@ def require_sound_offer(offer: Offer) -> None:
             fault = offer_fault(offer)
             if fault is not None:
                 raise MessageError("error.offer_does_not_hold", fault=shown(fault))
-            if offer.job.has_audition:
+            if offer.job.has_solo_models:
                 require_sound_audition(offer)
     except TruthflError:
         raise

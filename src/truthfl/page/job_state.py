@@ -57,7 +57,7 @@ def job_view(home: Path, offer: Offer) -> dict[str, Any]:
         "paused": paused,
         "round": None if report is None else report.round + 1,
         "rounds": offer.job.rounds,
-        "audition": offer.job.has_audition,
+        "audition": offer.job.has_solo_models,
     }
 
 

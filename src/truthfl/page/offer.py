@@ -44,7 +44,7 @@ def require_sound_audition(offer: Offer) -> None:
 
 def expected_evidence(offer: Offer, solo_rise: float = 0.0) -> SoloEvidence | None:
     """The evidence of an honest audition, with a solo loss that is higher by `solo_rise`; None without an audition."""
-    if not offer.job.has_audition:
+    if not offer.job.has_solo_models:
         return None
     return SoloEvidence(float(offer.mechanism.stage.level[0]) + solo_rise, 0.0, None)
 
@@ -327,7 +327,7 @@ def labels_worth(offer: Offer) -> dict[str, Any]:
         "samples": offer.client.samples,
         "minor_units": offer.job.minor_units,
         "currency": offer.job.currency,
-        "audition": offer.job.has_audition,
+        "audition": offer.job.has_solo_models,
     }
 
 
@@ -459,7 +459,7 @@ def what_leaves(offer: Offer) -> list[Message]:
         Message("privacy.identity_pictures" if noun == "picture" else "privacy.identity", {"noun": noun}),
         Message("privacy.progress", {"noun": noun}),
         Message("privacy.answers"),
-        *([Message("privacy.audition", {"number": client.samples, "noun": noun})] if job.has_audition else []),
+        *([Message("privacy.audition", {"number": client.samples, "noun": noun})] if job.has_solo_models else []),
         Message("privacy.masked" if job.masked else seen, {"sent": rounds, "noun": noun}),
     ]
 
@@ -496,7 +496,7 @@ def promised_to(offer: Offer) -> PromisedPrivacy | None:
         samples=offer.client.samples,
         batch_size=offer.client.batch_size,
         steps=offer.job.rounds * offer.job.local_steps,
-        recipe=recipe_of(offer.job.recipe) if offer.job.has_audition else None,
+        recipe=recipe_of(offer.job.recipe) if offer.job.has_solo_models else None,
     )
 
 

@@ -31,7 +31,7 @@ LONGEST_REASON = 300  # letters of the server's reason
 
 def evidence_in(offer: Offer, settlement: Mapping[str, Any]) -> SoloEvidence | None:
     """The evidence of the audition in a settlement; None without an audition."""
-    if not offer.job.has_audition:
+    if not offer.job.has_solo_models:
         return None
     solo_loss = settlement["solo_loss"]
     return SoloEvidence(

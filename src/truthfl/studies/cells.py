@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.contracts.audition.pilot import PILOT_SEED
 from truthfl.contracts.setting import Strategies, Training
 from truthfl.learning.data.federations import (
     Data,
@@ -25,6 +24,7 @@ from truthfl.learning.data.partition import Federated
 from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.people.labels import ask_for_labels
 from truthfl.learning.pilot.constants import measure_gradients
+from truthfl.learning.pilot.pilot_clients import PILOT_SEED
 from truthfl.learning.pilot.step_size import find_step_size
 from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice
 from truthfl.learning.training.aggregation import MEAN, ReportRule, aggregation_document, aggregation_of

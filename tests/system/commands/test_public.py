@@ -190,6 +190,12 @@ def test_contracts_are_formulas_except_where_they_measure_and_learning_knows_non
 
 
 ABOUT_TWO_CONTRACTS = {("public",), ("studies", "reproduce"), ("studies", "size")}  # the facade; paper and sizes
+PACKAGES_OF_CONTRACTS = {("contracts", "audition"), ("contracts", "lceme")}
+MAY_IMPORT_THEM = ABOUT_TWO_CONTRACTS | {
+    ("simulate",),  # a facade
+    ("studies", "verify"),  # which compares with LCEME on several bounds
+    ("job", "sections"),  # checks that a menu can be made of a distribution of costs
+}
 KINDS_OF_CONTRACTS = {find_mechanism(kind).__name__ for kind in mechanism_kinds()} | {"Contract"}
 WHICH = re.compile(r"(contract|mechanism|rule|planned|own)\.kind$|(job|terms|offer)\.contract$")
 
@@ -206,6 +212,13 @@ def asks_which_contract(tree):
             yield ast.unparse(node)
         elif isinstance(node, ast.alias | ast.Name) and "Audition" in (vars(node).get("name"), vars(node).get("id")):
             yield "Audition"
+
+
+def test_nothing_outside_the_contracts_imports_one_of_them_but_by_the_registry():
+    importing = {
+        module[:2] for module, other in imports() if module[0] != "contracts" and other[:2] in PACKAGES_OF_CONTRACTS
+    }
+    assert importing == MAY_IMPORT_THEM
 
 
 def test_nothing_outside_the_contracts_asks_which_contract_it_has():

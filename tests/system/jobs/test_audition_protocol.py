@@ -16,6 +16,7 @@ from helpers.databases import rewritten
 from helpers.small_jobs import known_plans  # noqa: F401
 from truthfl.cli.ledger import check as check_command
 from truthfl.contracts.contract import Observation
+from truthfl.contracts.planning import WORTH_LESS
 from truthfl.errors import InputError
 from truthfl.federation.operator.job_tally import describe_row
 from truthfl.federation.operator.kept_jobs import fixed_draws
@@ -32,7 +33,6 @@ from truthfl.federation.protocol.messages import (
     document_record,
     model_record,
 )
-from truthfl.federation.protocol.offers import WORTH_LESS
 from truthfl.federation.simulated.in_process import run_job
 from truthfl.federation.simulated.participants import FIRST_NODE, AskedLabels, grid_of
 from truthfl.federation.simulated.payoff import audition_payoffs as simulated_payoffs

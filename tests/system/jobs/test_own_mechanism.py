@@ -16,11 +16,13 @@ from truthfl import (
     Audition,
     Clients,
     Contract,
+    Contribution,
     Evidence,
     InputError,
     LossModel,
     Observation,
     PlanInputs,
+    SoloResult,
     Training,
     find_mechanism,
     mechanism_kinds,
@@ -200,7 +202,7 @@ def test_a_contract_by_solo_models_whose_terms_do_not_say_what_is_expected_is_re
         solo_level: np.ndarray
 
         def pay(self, seen):
-            return -np.asarray(seen.solo_loss)
+            return -np.asarray(seen.solo.loss)
 
     job = read_job(audition_job_file(tmp_path, ('kind = "audition"', 'kind = "lceme"')))
     sentence = "the contract 'my own' pays by solo models, and its terms lack solo_spread, gate: what is expected of"
@@ -237,13 +239,13 @@ def careful():
         @classmethod
         def plan(cls, inputs):
             batches = inputs.best_batch_sizes()
-            cost = work_cost(inputs.clients, inputs.training, Strategies.truthful(batches)) + inputs.solo_cost
-            stage = inputs.solo
+            cost = work_cost(inputs.clients, inputs.training, Strategies.truthful(batches)) + inputs.solo.cost
+            stage = inputs.solo.stage
             return cls(batches, cost, cost / stage.gate, stage.level, stage.spread, stage.gate)
 
         def parts(self, seen):
             level = self.expected_solo_loss(seen)
-            better = level - (level if seen.solo_loss is None else np.asarray(seen.solo_loss))
+            better = level - (level if seen.solo is None else np.asarray(seen.solo.loss))
             care = np.nan_to_num(np.maximum(0.0, self.cost + self.slope * better))
             fixed = delivered_share(self.cost * np.ones_like(np.asarray(seen.test_loss) * self.cost), seen)
             return {"fixed_pay": fixed, "care_pay": care * np.ones_like(fixed)}
@@ -408,16 +410,17 @@ def test_every_registered_mechanism_keeps_the_interface(kind):
         made = plan_audition(AuditionInputs(CLIENTS, audition_measurement(len(CLIENTS)), Training(10), 1000.0)).contract
     else:
         made = find_mechanism(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), 1000.0))
-    seen = Observation(0.4, 20.0, 0.1, 0.5, delivered=3, asked=4)
+    claims = {"claimed_batch_size": 20.0, "contribution": Contribution(0.1, 0.5)}
+    seen = Observation(0.4, delivered=3, asked=4, **claims)
     together = made.pay(seen)
     terms = made.terms()
     for i in range(2):
         own = find_mechanism(kind).for_one(made.batch_size[i], {name: values[i] for name, values in terms.items()})
         assert own.pay(seen)[0] == together[i]
         low, high = own.pay_range(0.0, 2.0)
-        whole = Observation(0.4, 20.0, 0.1, 0.5)
+        whole = Observation(0.4, **claims)
         assert low[0] <= own.pay(whole)[0] <= high[0]
         assert all(isinstance(one, str) and one for one in own.explanation(str))
         assert own.calculation(seen)[-1].result == own.pay(seen)[0]
-    nothing = Observation(0.4, 20.0, 0.1, 0.5, delivered=0, asked=0, solo_loss=np.full(2, np.nan))
+    nothing = Observation(0.4, delivered=0, asked=0, **claims, solo=SoloResult(np.full(2, np.nan)))
     assert (made.pay(nothing) == 0).all()

@@ -119,7 +119,7 @@ def test_a_rule_of_ones_own_that_pays_by_shapley_values_is_paid_by_them():
         batch_size = BATCHES
 
         def pay(self, seen):
-            return 100.0 * np.asarray(seen.contribution) * np.ones(4)
+            return 100.0 * np.asarray(seen.contribution.own) * np.ones(4)
 
     cases = len(LIAR)
     honest = replace(

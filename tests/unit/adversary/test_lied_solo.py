@@ -18,9 +18,9 @@ from truthfl.adversary.measure import (
     train_lies,
 )
 from truthfl.adversary.strategy import TRUTH, LiePoint, LieSpace, ReportKind
-from truthfl.contracts.audition.level import peer_shifts
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.setting import Clients, Training
+from truthfl.contracts.solo import peer_shifts
 from truthfl.learning.data.datasets import small_digits
 from truthfl.learning.data.partition import Federated, iid_partition
 from truthfl.learning.models.softmax import SoftmaxRegression

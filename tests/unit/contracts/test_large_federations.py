@@ -8,7 +8,17 @@ import pytest
 
 from helpers.auditions import curve, inputs, measurement
 from helpers.small_jobs import ten_client_job_file
-from truthfl import Clients, Constants, Observation, Training, lceme, optimal_batch_sizes, paper_bound, peer_shifts
+from truthfl import (
+    Clients,
+    Constants,
+    Observation,
+    SoloResult,
+    Training,
+    lceme,
+    optimal_batch_sizes,
+    paper_bound,
+    peer_shifts,
+)
 from truthfl.contracts.audition import labels as audition_labels
 from truthfl.contracts.audition import pilot as audition_pilot
 from truthfl.contracts.audition import plan as audition_plan
@@ -55,8 +65,7 @@ def settled(job):
     excess[::50], excess[::70] = 30.0, np.nan
     seen = Observation(
         0.5,
-        solo_loss=contract.solo_level + excess * contract.solo_spread,
-        level_shift=peer_shifts(excess),
+        solo=SoloResult(contract.solo_level + excess * contract.solo_spread, peer_shifts(excess)),
         delivered=rng.integers(0, 11, len(excess)),
         asked=np.full(len(excess), 10),
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from truthfl.contracts.audition import pilot as audition_pilot
-from truthfl.contracts.audition.pilot import draw_pilot_clients, tune_recipe
+from truthfl.contracts.audition.pilot import tune_recipe
 from truthfl.contracts.setting import Strategies, Training
 from truthfl.errors import InputError
 from truthfl.learning.data.federations import Data, ModelChoice, server_side
@@ -17,6 +17,7 @@ from truthfl.learning.models.softmax import SoftmaxRegression
 from truthfl.learning.people.behaviours import behaviour
 from truthfl.learning.people.profile import Profile
 from truthfl.learning.pilot.constants import measure_gradients
+from truthfl.learning.pilot.pilot_clients import draw_pilot_clients
 from truthfl.learning.pilot.reduced_federation import reduce_federation
 from truthfl.learning.privacy import PrivateModel, normals, simulated_key, subkey, uniforms
 from truthfl.learning.privacy_promise import ORDERS, NoisySteps, divergences, epsilon, epsilon_of

@@ -12,13 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from truthfl.coded_text import coded
-from truthfl.contracts.audition.level import SoloCurve, level_variance
+from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.many_clients import MANY, cheapest_by_thresholds
 from truthfl.contracts.setting import FloatArray, IntArray
+from truthfl.contracts.solo import level_variance
 from truthfl.errors import InfeasibleError
 
-WORTH_LESS = coded("news.worth_less", "the labels would be worth less than their price")
 CAP_DEVIATIONS = 3.09  # of honest pay, one in 1,000 is above the cap
 SLOPE_ERRORS = 3.0  # a slope is used if it is at least this many standard errors above 0
 TOLERATED_GAIN = (

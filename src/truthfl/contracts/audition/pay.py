@@ -21,9 +21,9 @@ from truthfl.contracts.contract import (
     PlanInputs,
     Prices,
     delivered_share,
-    honest_above,
 )
 from truthfl.contracts.setting import FloatArray
+from truthfl.contracts.solo import honest_above
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,10 +145,10 @@ class Audition(Contract):
 
         passed  what `passes` returned, if it was called already
         """
-        if observation.solo_loss is None:
+        if observation.solo is None:
             return np.clip(self.label_base, 0.0, self.label_cap)
         passed = self.passes(observation) if passed is None else passed
-        solo = np.asarray(observation.solo_loss, dtype=float)
+        solo = np.asarray(observation.solo.loss, dtype=float)
         amount = self.label_base + self.label_slope * (self.expected_solo_loss(observation) - solo)
         amount = amount - np.where(passed, 0.0, self.audition_pay)
         return np.asarray(np.where(np.isnan(solo), 0.0, np.clip(amount, 0.0, self.label_cap)))
@@ -238,7 +238,7 @@ class Audition(Contract):
         one = {name: float(np.ravel(values)[0]) for name, values in self.terms().items()}
         label_pay, computing = (float(np.ravel(part(observation))[0]) for part in (self.label_pay, self.computing_pay))
         level = float(np.ravel(self.expected_solo_loss(observation))[0])
-        solo = level if observation.solo_loss is None else float(np.ravel(observation.solo_loss)[0])
+        solo = level if observation.solo is None else float(np.ravel(observation.solo.loss)[0])
         solo_words: float | str = "no model" if np.isnan(solo) else solo
         steps = [
             CalculationStep(

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
-from truthfl.contracts.audition.level import GATE_DEVIATIONS, WINDOW, SoloCurve, level_variance
-from truthfl.contracts.contract import People, SoloStage
+from truthfl.contracts.audition.level import WINDOW, SoloCurve
+from truthfl.contracts.contract import People
 from truthfl.contracts.setting import FloatArray, IntArray
+from truthfl.contracts.solo import GATE_DEVIATIONS, SoloStage, level_variance
 from truthfl.errors import InputError
 from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.data.partition import Federated, Partition
-from truthfl.learning.models.model import Features, Labels
 from truthfl.learning.people.behaviours import FREE_RIDER, TRUTHFUL, behaviour
-from truthfl.learning.people.labels import ask_for_labels, asked_order
+from truthfl.learning.people.labels import ask_for_labels
 from truthfl.learning.people.profile import Profile
+from truthfl.learning.pilot.pilot_clients import PILOT_CLIENTS, PILOT_SEED, SEED, PilotClients, draw_pilot_clients
 from truthfl.learning.pilot.reduced_federation import reduce_federation
 from truthfl.learning.pilot.runs import sample_losses
 from truthfl.learning.privacy import PrivateModel
-from truthfl.learning.solo import MOST_SHIFTS, PICTURE_DIMENSIONS, Recipe, can_change_penalty, losses_of_groups
+from truthfl.learning.solo import MOST_SHIFTS, PICTURE_DIMENSIONS, Recipe, can_change_penalty
 from truthfl.learning.training.train import honest_runs, train
 
-PILOT_CLIENTS = 120  # clients whose solo models are trained with the number of labels asked for
 CURVE_CLIENTS = 40  # clients whose solo models are trained with other numbers of labels
 RECIPE_CLIENTS = 24
 FEWEST_LABELS = 8
@@ -44,36 +43,7 @@ LEVEL_DRAWS, FIRST_LEVEL_SEED, VARIANCE_DRAWS = 16, 900, 3
 ABSENT_CLIENTS, ABSENCE_SEEDS = 5, 6
 WHOLE_ABSENCE_CLIENTS = 100  # up to this number, absence is measured in the whole federation
 ABSENCE_BATCHES = 600  # samples that the others then draw in a round, in total
-SEED = 0  # of the solo models' start and draws
-PILOT_SEED = 11
 RECIPE_LABELS = 0.6  # the recipe is tuned at this share of the most samples
-
-
-@dataclass(frozen=True, eq=False)
-class PilotClients:
-    """Clients drawn from the pilot data, each with their samples in the order of labeling."""
-
-    side: ServerSide
-    rows: tuple[IntArray, ...]
-
-    def losses(self, works: Sequence[tuple[int, Recipe]], clients: int | None = None) -> list[FloatArray]:
-        """Solo losses of the first clients (all by default), for each number of labels and recipe."""
-        data = self.side.pilot.data
-
-        def samples(rows: IntArray) -> tuple[Features, Labels]:
-            return data.features[rows], data.labels[rows]
-
-        groups = [
-            (recipe, [partial(samples, rows[:labels]) for rows in self.rows[:clients]]) for labels, recipe in works
-        ]
-        return losses_of_groups(self.side.pilot.model, groups, self.side.test, SEED)
-
-
-def draw_pilot_clients(side: ServerSide, most_labels: int, seed: int) -> PilotClients:
-    """`PILOT_CLIENTS` clients with this many samples each, drawn as the job's clients are assumed to be."""
-    partition = side.draw_clients((most_labels,) * PILOT_CLIENTS, seed)
-    rows = [partition.rows_of(client) for client in range(PILOT_CLIENTS)]
-    return PilotClients(side, tuple(own[asked_order(len(own), k, seed)] for k, own in enumerate(rows)))
 
 
 def measure_solo_stage(side: ServerSide, people: People, recipe: Recipe | None) -> tuple[Recipe, SoloStage]:

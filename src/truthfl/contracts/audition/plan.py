@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from truthfl.contracts.audition.labels import CAP_DEVIATIONS, LabelTask, best_labels
-from truthfl.contracts.audition.level import GATE_DEVIATIONS, SoloCurve, level_variance
+from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.budget import Search
 from truthfl.contracts.contract import MOST_PAY
 from truthfl.contracts.many_clients import LEFT, MANY_TO_SEARCH, SAMPLE, every_nth, narrow
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training, batch_price, rounded_up
+from truthfl.contracts.solo import GATE_DEVIATIONS, level_variance
 from truthfl.errors import InfeasibleError, InputError
 
 MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client by the joint loss alone

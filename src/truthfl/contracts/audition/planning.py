@@ -17,12 +17,10 @@ from math import sqrt
 import numpy as np
 
 from truthfl.contracts.audition.details import AuditionDetails
-from truthfl.contracts.audition.labels import WORTH_LESS, best_labels, taking_part
+from truthfl.contracts.audition.labels import best_labels, taking_part
 from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.audition.pilot import (
-    PILOT_SEED,
-    draw_pilot_clients,
     label_numbers,
     measure_absence,
     measure_joint_curve,
@@ -37,12 +35,13 @@ from truthfl.contracts.audition.pilot import (
 from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, AuditionPlan, label_task, plan_as
 from truthfl.contracts.contract import People, Prices
 from truthfl.contracts.lceme.pilot import WHOLE_PILOT_CLIENTS, PilotMeasurement, measure_pilot
-from truthfl.contracts.planning import PilotSide, Plan
+from truthfl.contracts.planning import WORTH_LESS, PilotSide, Plan
 from truthfl.contracts.setting import Clients, FloatArray, IntArray
 from truthfl.errors import InfeasibleError
 from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.people.labels import ask_for_labels
 from truthfl.learning.pilot.honest_rounds import measure_report_bounds
+from truthfl.learning.pilot.pilot_clients import PILOT_SEED, draw_pilot_clients
 from truthfl.learning.pilot.runs import PilotDesign, measure_loss_by_rounds, spread_of_loss
 from truthfl.learning.pilot.step_size import find_step_size
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from truthfl.contracts.budget import best_whole_batch, spend_at_most
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import (
     Clients,
     FloatArray,

@@ -21,7 +21,7 @@ from truthfl.contracts.lceme.assignment import (
     require_full_participation,
     require_usable,
 )
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.payoff import confidence_margin
 from truthfl.contracts.setting import Clients, FloatArray, Training, batch_price, client_array, inner, rounded_up
 from truthfl.errors import InfeasibleError, InputError
@@ -237,7 +237,7 @@ def plan_lceme(inputs: PlanInputs) -> LCEME:
 def expected_total(inputs: PlanInputs, contract: LCEME) -> float:
     """Σ pay if all are honest."""
     loss = inputs.loss_model.truthful_loss(contract.batch_size)
-    return float(contract.pay(Observation(loss)).sum())
+    return float(contract.pay_at(loss).sum())
 
 
 def _with_margin(inputs: PlanInputs, batches: FloatArray, error: float) -> LCEME:

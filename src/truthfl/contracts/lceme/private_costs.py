@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from truthfl.contracts.contract import PlanInputs
+from truthfl.contracts.contract import CostDistribution, PlanInputs
 from truthfl.contracts.lceme.assignment import optimal_batch_sizes, require_usable
 from truthfl.contracts.lceme.contract import LCEME, lceme
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.payoff import confidence_margin, covered_error
 from truthfl.contracts.setting import Clients, FloatArray, Training, client_array, list_clients, number
 from truthfl.errors import InfeasibleError, InputError
@@ -23,14 +22,6 @@ from truthfl.errors import InfeasibleError, InputError
 GRID = 4001
 PANELS = 256
 REGULARITY_TOLERANCE = 1e-9
-
-
-class CostDistribution(Protocol):
-    """The methods used of a frozen continuous SciPy distribution."""
-
-    def support(self) -> tuple[float, float]: ...
-    def cdf(self, x: FloatArray) -> FloatArray: ...
-    def pdf(self, x: FloatArray) -> FloatArray: ...
 
 
 class VirtualCost:

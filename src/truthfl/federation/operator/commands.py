@@ -221,7 +221,7 @@ def extended_until(
 
 def _require_not_over(view: JobView, live: LiveStatus | None, stage: str, word: str) -> None:
     contract = view.agreement is not None
-    if stage == AUDITIONING and view.agreement is not None and not view.agreement.terms.has_audition:
+    if stage == AUDITIONING and view.agreement is not None and not view.agreement.terms.has_solo_models:
         raise InputError(f"the contract of job {view.name} has no audition.")
     training = bool(view.auditions or view.starts or view.rounds)
     over = {

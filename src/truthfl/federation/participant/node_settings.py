@@ -233,7 +233,7 @@ def decision(settings: Settings, offer: Offer, *, samples: int | None = None) ->
         labeling, sample = settings.labeling_cost or client.labeling_cost, settings.sample_cost or client.sample_cost
         if settings.labeling_cost and samples is not None:
             labeling *= client.samples / samples
-        alone = sample * recipe_of(offer.job.recipe).samples if offer.job.has_audition else 0.0
+        alone = sample * recipe_of(offer.job.recipe).samples if offer.job.has_solo_models else 0.0
         price = formulas.batch_price(offer.job.rounds, client.participation, sample)
         return bool(offer.expected_pay >= formulas.work_cost(labeling, 1.0, price, client.batch_size) + alone)
     return None

@@ -143,7 +143,7 @@ class Participant(Signatory):
         if fault is not None:
             participant_folder.put_news(self.folder, fault, over=True)
             return None
-        if offer.job.has_audition:
+        if offer.job.has_solo_models:
             recipe = recipe_of(offer.job.recipe)
             if recipe.shifts and isinstance(model_of(offer.job, self.task), PrivateModel):
                 raise InputError(

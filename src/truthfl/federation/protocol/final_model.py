@@ -154,7 +154,7 @@ def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | No
     loss = test_loss(model, params, test, recorded["samples"], recorded["secret"])
     if abs(loss - recorded["loss"]) > RELATIVE_TOLERANCE * abs(loss):
         return f"the loss is {recorded['loss']!r} in the ledger; recomputed it is {loss!r}"
-    return _solo_fault(view, solo_file(model_file.parent, view.name), test, model) if terms.has_audition else None
+    return _solo_fault(view, solo_file(model_file.parent, view.name), test, model) if terms.has_solo_models else None
 
 
 def tested_losses(model: Model, models: Sequence[Params], test: LabeledSamples, secret: str) -> list[float]:

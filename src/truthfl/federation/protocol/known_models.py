@@ -27,8 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.coded_text import CodedText, coded, moment
-from truthfl.contracts.audition.level import GATE_DEVIATIONS
-from truthfl.contracts.audition.pilot import draw_pilot_clients
 from truthfl.contracts.contract import Evidence
 from truthfl.contracts.setting import FloatArray
 from truthfl.errors import InputError, TruthflError
@@ -45,6 +43,7 @@ from truthfl.learning.data.datasets import npz_bytes, read_npy, read_npz
 from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.data.samples import LabeledImages
 from truthfl.learning.models.model import Features, Params
+from truthfl.learning.pilot.pilot_clients import draw_pilot_clients
 from truthfl.learning.solo import recipe_of, train_all_alone
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import test_set_digest
@@ -98,6 +97,7 @@ def _digests(features: Features) -> Iterable[bytes]:
 
 PILOT_CLIENTS, SEED = 40, 910
 MOST_SAMPLES = 2000  # of the test set
+LIMIT_DEVIATIONS = 5.0  # above the likeness of independent models
 MOST_LIKE = 0.9  # of independent models, also where the pilot is small
 COPY = 1 - 1e-6  # of the scores for a person's own model that is sent again
 LEAST_REST = 1e-3  # the least share of scores left after the removal for a comparison
@@ -257,7 +257,7 @@ def _correlation(one: FloatArray, other: FloatArray) -> float:
 
 def _limit(independent: FloatArray) -> float:
     """The likeness that independent models do not reach, estimated from some of them."""
-    return min(float(independent.mean() + GATE_DEVIATIONS * independent.std(ddof=1)), MOST_LIKE)
+    return min(float(independent.mean() + LIMIT_DEVIATIONS * independent.std(ddof=1)), MOST_LIKE)
 
 
 def known_models(ledger: Ledger, folder: Path, job: str, side: ServerSide, agreement: Agreement) -> KnownModels:

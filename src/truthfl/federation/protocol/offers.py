@@ -17,7 +17,7 @@ from typing import Any
 from flwr.app import Message
 
 from truthfl.coded_text import coded, english
-from truthfl.contracts.audition.labels import WORTH_LESS
+from truthfl.contracts.planning import WORTH_LESS
 from truthfl.errors import InputError
 from truthfl.federation.operator.approval import NOT_APPROVED, Approve, PlanSummary, approve_all, summary_of
 from truthfl.federation.operator.live_status import APPROVING, LABELING, OFFERING, PLANNING, note_labels
@@ -227,7 +227,7 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
             if _field_of(reply, "ready") is True:
                 del awaited.waiting[name]
         progress(len(names) - len(awaited.waiting))
-    if awaited.waiting and not agreement.terms.has_audition:  # otherwise they hear of it after the audition
+    if awaited.waiting and not agreement.terms.has_solo_models:  # otherwise they hear of it after the audition
         late = _connected_nodes(roster, awaited.waiting)
         roster.tell(late, LATE_LABELS_NEWS, over=False, about=LATE_LABELS)
     return names - set(awaited.waiting) - set(roster.control.removed)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from truthfl.adversary.pilot_lies import PilotLies, plan_warnings, search_on_pilot
-from truthfl.contracts.contract import Observation
 from truthfl.contracts.planning import Plan, plan_worth
 from truthfl.contracts.setting import FloatArray, batch_price
 from truthfl.errors import InfeasibleError, InputError
@@ -50,7 +49,7 @@ def planned_pay(promise: Promise, server: ServerSettings) -> PlannedPay:
     clients, contract = promise.clients, promise.contract
     computing = batch_price(clients, promise.training) * contract.batch_size
     alone = np.asarray(promise.audition_cost or 0.0, dtype=float)
-    expected = np.asarray(contract.pay(Observation(promise.expected_loss)), dtype=float)
+    expected = contract.pay_at(promise.expected_loss)
     capped = contract.has_cap
     return PlannedPay(
         cost=np.asarray(clients.labeling_cost + alone + computing),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.contracts.contract import Contract, Evidence, require_collected, require_sound
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import Clients, Training
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster

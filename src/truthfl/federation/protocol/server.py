@@ -275,7 +275,7 @@ def _label_and_audition(
     clients, labeled = len(agreement.offers), set[str]()
     if not earlier.auditions:
         labeled = wait_for_labels(roster, agreement, lambda labeled: progress("labeling", labeled, clients))
-    if agreement.terms.has_audition:
+    if agreement.terms.has_solo_models:
         progress("training alone", 0, clients)
         hold_auditions(
             roster,

@@ -24,7 +24,7 @@ from truthfl.federation.protocol.server import ActivityProgress, Operator, condu
 from truthfl.federation.simulated.participants import (
     drawn_labels,
     grid_of,
-    has_audition,
+    has_solo_models,
     participant_builder,
     simulated_participants,
 )
@@ -60,7 +60,7 @@ def run_job(
     federation = job.simulated_federation()
     key = kept_key(folder / "operator")
     with open_ledger(ledger or folder / "ledger.db", key) as opened_ledger:
-        draws, approve = fixed_draws(seed), partial(_approve, has_audition(job), show_plan)
+        draws, approve = fixed_draws(seed), partial(_approve, has_solo_models(job), show_plan)
         operator = Operator(
             opened_ledger, folder, key, draws.secret, draws.seed, approve=approve, simulated=True, live=False
         )
@@ -74,7 +74,7 @@ def run_job(
         elif in_flower:
             view = run_in_simulation(len(job.clients), participant_builder(job, folder, seed), serve)
         else:
-            labels = None if has_audition(job) else drawn_labels(job, federation, seed)
+            labels = None if has_solo_models(job) else drawn_labels(job, federation, seed)
             view = serve(grid_of(simulated_participants(job, federation, folder, labels)))
     return outcome_of(job, federation, view, draws)
 

@@ -48,7 +48,7 @@ def _is_valid(name: str) -> bool:
     return name.isascii() and letters.isalnum() and name == name.strip() and len(name) <= LONGEST
 
 
-def has_audition(job: DataJob) -> bool:
+def has_solo_models(job: DataJob) -> bool:
     """Whether the job's contract pays by models that clients train alone."""
     return Evidence.SOLO_LOSS in job.contract.mechanism.needs
 
@@ -58,7 +58,7 @@ def in_labeling_order(job: DataJob, federated: Federated) -> Federated:
 
     Without an audition all samples are labeled, and the order stays.
     """
-    if not has_audition(job):
+    if not has_solo_models(job):
         return federated
     return replace(federated, partition=in_asked_order(federated.partition, job.data.seed))
 
@@ -241,7 +241,7 @@ def _labeling(
 ) -> tuple[Federated, ClientLabels | AskedLabels]:
     """The federation with each client's samples in their own order, and the sources of labels."""
     federated, behaviours = in_labeling_order(job, federation.federated), job.clients.behaviour
-    if labels is None or has_audition(job):
+    if labels is None or has_solo_models(job):
         return federated, AskedLabels(federated, behaviours)
     return federated, ClientLabels(federated, behaviours, labels)
 
@@ -269,7 +269,7 @@ def _built_participant(key: str, job: DataJob, folder: Path, seed: int, client: 
     """A client; data, labels and folders of all are cached by the key."""
     if key not in _BUILT:
         federation = job.simulated_federation()
-        drawn = None if has_audition(job) else drawn_labels(job, federation, seed)
+        drawn = None if has_solo_models(job) else drawn_labels(job, federation, seed)
         homes = _homes(job, folder)
         _BUILT[key] = (*_labeling(job, federation, drawn), homes)
     federated, labels, homes = _BUILT[key]

@@ -19,7 +19,7 @@ from truthfl.federation.operator.approval import summary_of
 from truthfl.federation.operator.kept_jobs import Draws
 from truthfl.federation.operator.served_report import evaluations, part_columns, part_words, write_training_plot
 from truthfl.federation.protocol.offers import left_out_of
-from truthfl.federation.simulated.participants import has_audition
+from truthfl.federation.simulated.participants import has_solo_models
 from truthfl.federation.simulated.payoff import (
     audition_costs,
     audition_payoffs_if_honest,
@@ -87,7 +87,7 @@ def outcome_of(job: DataJob, federation: SimulatedFederation, view: JobView, dra
     asked = [i for i, name in enumerate(job.clients.name) if name not in left_out]
     settlements = [read_settlement(view.settlements[offer.client.name]) for offer in agreement.offers]
     own = tuple(behaviours[i] for i in asked)
-    if has_audition(job):
+    if has_solo_models(job):
         passed = {settled.client for settled in settlements if settled.passed}
         cost = audition_costs(agreement, own, set(view.commitments), passed)
         solo_loss = {settled.client: settled.solo_loss for settled in settlements}
@@ -194,7 +194,7 @@ RESULTS = "results.json"
 def table_columns(outcome: RunOutcome) -> tuple[str, ...]:
     """The columns of `client_rows`."""
     paid = part_columns(outcome.agreement) or ["pay"]
-    work = "labels" if outcome.agreement.terms.has_audition else "batch"
+    work = "labels" if outcome.agreement.terms.has_solo_models else "batch"
     return "client", "behaviour", work, *paid, "cost", "payoff", "if honest"
 
 
@@ -203,7 +203,7 @@ def client_rows(outcome: RunOutcome, most: int | None = None) -> list[list[str]]
 
     most  number of clients with rows; one more row counts the others. None for all
     """
-    audition = outcome.agreement.terms.has_audition
+    audition = outcome.agreement.terms.has_solo_models
     paid = tuple(outcome.parts.values()) or (outcome.pay,)
     money = (*paid, outcome.cost, outcome.payoff)
     rows = [
@@ -250,7 +250,7 @@ def summary_sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
         f"The server: the loss costs it {loss_cost:,.2f}, it pays {outcome.pay.sum():,.2f}, which makes its payoff "
         f"{-loss_cost - outcome.pay.sum():,.2f}.",
     ]
-    if outcome.agreement.terms.has_audition:
+    if outcome.agreement.terms.has_solo_models:
         return [*sentences, *audition_sentences(outcome), *(map(_held_sentence, outcome.view.holds.values()))]
     names = _names(outcome)
     for i in liars[:MOST_LIARS]:

@@ -9,7 +9,7 @@ import numpy as np
 from truthfl.contracts.deviation import best_deviation
 from truthfl.contracts.lceme.assignment import labeling_floor, optimal_batch_sizes
 from truthfl.contracts.lceme.contract import lceme
-from truthfl.contracts.lceme.loss_model import linear_regression_label_shift, paper_bound, sound_bound
+from truthfl.contracts.loss_model import linear_regression_label_shift, paper_bound, sound_bound
 from truthfl.contracts.payoff import client_payoff
 from truthfl.contracts.setting import Clients, Constants, Strategies, Training
 from truthfl.learning.models.quadratic import QuadraticFederation, QuadraticOutcome, describe, train_exactly

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from truthfl.contracts.lceme.assignment import optimal_batch_sizes
-from truthfl.contracts.lceme.loss_model import paper_bound
+from truthfl.contracts.loss_model import paper_bound
 from truthfl.contracts.setting import Clients, Constants, Training
 from truthfl.studies.cells import Cell, CellResult, with_exceptions
 from truthfl.studies.reproduce.claims import Claim, Comparison, comparison, computed_claim, sampled_claim

@@ -20,8 +20,9 @@ from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, audition_contract, label_task
 from truthfl.contracts.contract import Contract, Observation
 from truthfl.contracts.lceme.contract import LCEME, lceme_with_margin
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training
+from truthfl.contracts.solo import SoloResult
 from truthfl.errors import InputError
 from truthfl.learning.solo import Recipe
 from truthfl.studies.size.design import FITTED_CLIENTS, Money, SizeDesign, lies
@@ -375,9 +376,7 @@ class SizeRuns:
         """Pay of honest clients under the audition, for each draw; computing pay is a fixed amount."""
         one, loss = _of_one_client(rule), float(self.losses.mean())
         return [
-            np.ravel(
-                one.pay(Observation(loss, solo_loss=each["peers"][:, None], level_shift=each["peers_shift"][:, None]))
-            )
+            np.ravel(one.pay(Observation(loss, solo=SoloResult(each["peers"][:, None], each["peers_shift"][:, None]))))
             for each in self.results
         ]
 

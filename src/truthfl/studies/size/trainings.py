@@ -14,12 +14,13 @@ import numpy as np
 from truthfl.adversary.measure import Case, KnownSolo, SoloTerms, honest_shifts, lied_solo_losses, train_lies
 from truthfl.adversary.strategy import TRUTH, LiePoint
 from truthfl.contracts.audition.level import WINDOW
-from truthfl.contracts.audition.pilot import PilotClients, tune_recipe
+from truthfl.contracts.audition.pilot import tune_recipe
 from truthfl.contracts.setting import FloatArray, Strategies, Training
 from truthfl.learning.data.federations import Data, ModelChoice, ServerSide
 from truthfl.learning.data.partition import Federated, Partition, iid_partition
 from truthfl.learning.people.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.people.profile import Profile
+from truthfl.learning.pilot.pilot_clients import PilotClients
 from truthfl.learning.pilot.runs import sample_losses
 from truthfl.learning.pilot.step_size import find_step_size
 from truthfl.learning.solo import Recipe

@@ -11,7 +11,7 @@ from truthfl.contracts.baselines import flat_pay, leave_one_out_pay, pay_per_cla
 from truthfl.contracts.contract import Contract
 from truthfl.contracts.deviation import Deviation, best_deviation
 from truthfl.contracts.lceme.contract import lceme
-from truthfl.contracts.lceme.loss_model import LossModel
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import Clients, Training
 from truthfl.errors import InputError
 

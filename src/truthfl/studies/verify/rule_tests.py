@@ -18,7 +18,7 @@ from truthfl.contracts.baselines import LeaveOneOutPay, flat_pay, pay_per_claime
 from truthfl.contracts.contract import Contract, Evidence
 from truthfl.contracts.lceme.assignment import labeling_floor
 from truthfl.contracts.lceme.contract import CALIBRATED, lceme, lceme_with_margin
-from truthfl.contracts.lceme.loss_model import LossModel, paper_bound, sound_bound
+from truthfl.contracts.loss_model import LossModel, paper_bound, sound_bound
 from truthfl.contracts.payoff import work_cost
 from truthfl.contracts.planning import Plan
 from truthfl.contracts.setting import Clients, Constants, FloatArray, IntArray, Strategies, Training

@@ -1,0 +1,44 @@
+"""Clients drawn from the operator's data, whose solo models are trained before a job is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from truthfl.contracts.setting import FloatArray, IntArray
+from truthfl.learning.data.federations import ServerSide
+from truthfl.learning.models.model import Features, Labels
+from truthfl.learning.people.labels import asked_order
+from truthfl.learning.solo import Recipe, losses_of_groups
+
+PILOT_CLIENTS = 120
+PILOT_SEED = 11  # of the pilot clients' samples
+SEED = 0  # of the solo models' start and draws
+
+
+@dataclass(frozen=True, eq=False)
+class PilotClients:
+    """Clients drawn from the pilot data, each with their samples in the order of labeling."""
+
+    side: ServerSide
+    rows: tuple[IntArray, ...]
+
+    def losses(self, works: Sequence[tuple[int, Recipe]], clients: int | None = None) -> list[FloatArray]:
+        """Solo losses of the first clients (all by default), for each number of labels and recipe."""
+        data = self.side.pilot.data
+
+        def samples(rows: IntArray) -> tuple[Features, Labels]:
+            return data.features[rows], data.labels[rows]
+
+        groups = [
+            (recipe, [partial(samples, rows[:labels]) for rows in self.rows[:clients]]) for labels, recipe in works
+        ]
+        return losses_of_groups(self.side.pilot.model, groups, self.side.test, SEED)
+
+
+def draw_pilot_clients(side: ServerSide, most_labels: int, seed: int) -> PilotClients:
+    """`PILOT_CLIENTS` clients with this many samples each, drawn as the job's clients are assumed to be."""
+    partition = side.draw_clients((most_labels,) * PILOT_CLIENTS, seed)
+    rows = [partition.rows_of(client) for client in range(PILOT_CLIENTS)]
+    return PilotClients(side, tuple(own[asked_order(len(own), k, seed)] for k, own in enumerate(rows)))
