@@ -233,16 +233,21 @@ def losses_of_groups(
     test: LabeledSamples,
     seed: int,
     *,
+    draws: int = 1,
     threads: int | None = None,
 ) -> list[NDArray[np.float64]]:
-    """The tested losses of the solo models of each group; the clients of a group train by the same recipe."""
+    """The tested losses of the solo models of each group; the clients of a group train by the same recipe.
+
+    draws  how many seeds of training there are, from `seed` on; the clients of a group take turns
+    """
     other = elsewhere(threads)
     if other is not None:
-        return _computed_by(other, model, groups, test, seed)
+        return _computed_by(other, model, groups, test, seed, draws)
 
-    def trained(work: tuple[Recipe, Samples]) -> Params:
-        recipe, samples = work
-        alone: Params = train_all_alone(model, [samples()], recipe, seed, classes=test.classes, threads=1)[0]
+    def trained(work: tuple[Recipe, int, Samples]) -> Params:
+        recipe, number, samples = work
+        own = seed + number % draws
+        alone: Params = train_all_alone(model, [samples()], recipe, own, classes=test.classes, threads=1)[0]
         return alone
 
     def tested(block: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -250,7 +255,8 @@ def losses_of_groups(
 
     workers = usual_threads() if threads is None else threads
     with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-        models = pool.map(trained, [(recipe, samples) for recipe, members in groups for samples in members])
+        works = [(recipe, k, samples) for recipe, members in groups for k, samples in enumerate(members)]
+        models = pool.map(trained, works)
         sizes = [min(BLOCK, len(members) - k) for _, members in groups for k in range(0, len(members), BLOCK)]
         blocks = [np.stack([next(models) for _ in range(size)]) for size in sizes]
         losses = pool.map(tested, blocks)
@@ -264,10 +270,11 @@ def _computed_by(
     groups: Sequence[tuple[Recipe, Sequence[Samples]]],
     test: LabeledSamples,
     seed: int,
+    draws: int,
 ) -> list[NDArray[np.float64]]:
     """What `losses_of_groups` returns, in the same blocks of models, which are fitted together in the test."""
     blocks = [
-        (recipe, [samples() for samples in members[first : first + BLOCK]])
+        (recipe, [(seed + (first + k) % draws, samples()) for k, samples in enumerate(members[first : first + BLOCK])])
         for recipe, members in groups
         for first in range(0, len(members), BLOCK)
     ]
@@ -277,13 +284,16 @@ def _computed_by(
 
 
 def block_losses(
-    common: tuple[Model, LabeledSamples, int], own: tuple[Recipe, list[tuple[Features, Labels]]]
+    common: tuple[Model, LabeledSamples, int], own: tuple[Recipe, list[tuple[int, tuple[Features, Labels]]]]
 ) -> Mapping[str, NDArray[Any]]:
-    """The tested losses of the solo models of one block of clients."""
+    """The tested losses of the solo models of one block of clients, each with the seed of their training."""
     (model, test, seed), (recipe, members) = common, own
     with one_blas_thread():
-        models = train_all_alone(model, members, recipe, seed, classes=test.classes, threads=1)
-        return {"loss": solo_losses(model, models, test, seed, threads=1)}
+        models = [
+            train_all_alone(model, [samples], recipe, draw, classes=test.classes, threads=1)[0]
+            for draw, samples in members
+        ]
+        return {"loss": solo_losses(model, np.stack(models), test, seed, threads=1)}
 
 
 Floats = NDArray[np.float64]
@@ -328,36 +338,42 @@ def _scores_on(model: Model, features: Features) -> Callable[[Params], NDArray[n
 
 def corrected_losses(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:
     """The losses of models with these scores (models, samples, classes); the halves are even and odd samples."""
-    wide = _standardized(scores.astype(np.float64))
+    wide = standardized(scores.astype(np.float64))[0]
     of_sample = np.empty(wide.shape[:2])
     for fitted_on in (0, 1):
-        factor, biases = _fit(wide[:, fitted_on::2], labels[fitted_on::2])
+        factor, biases = fit_scores(wide[:, fitted_on::2], labels[fitted_on::2])
         tested, own = wide[:, 1 - fitted_on :: 2], labels[1 - fitted_on :: 2]
-        of_sample[:, 1 - fitted_on :: 2] = -_log_probabilities(tested, factor, biases)[:, np.arange(len(own)), own]
+        of_sample[:, 1 - fitted_on :: 2] = -log_probabilities(tested, factor, biases)[:, np.arange(len(own)), own]
     present = np.unique(labels)
     of_class = np.stack([of_sample[:, labels == one].mean(axis=1) for one in present], axis=1)
     return np.asarray(np.exp(np.log(np.maximum(of_class, LEAST_LOSS)).mean(axis=1)))
 
 
-def _standardized(scores: Floats) -> Floats:
-    """Scores with mean 0 over the classes and variance 1; 0 if they are not finite or all the same."""
+def standardized(scores: Floats) -> tuple[Floats, Floats]:
+    """Scores with mean 0 over the classes and variance 1, and what they were divided by, (models,).
+
+    Scores of a model are 0 if they are not finite or all the same.
+    """
     finite = np.isfinite(scores).all(axis=(1, 2), keepdims=True)
     scores = np.where(finite, scores, 0.0)
     largest = np.abs(scores).max(axis=(1, 2), keepdims=True)
-    scores = scores / np.where(largest > 0, largest, 1.0)
+    largest = np.where(largest > 0, largest, 1.0)
+    scores = scores / largest
     scores = scores - scores.mean(axis=2, keepdims=True)
     deviation = scores.std(axis=(1, 2), keepdims=True)
-    return scores / np.where(deviation > 1e-12, deviation, 1.0)
+    deviation = np.where(deviation > 1e-12, deviation, 1.0)
+    return scores / deviation, (largest * deviation).ravel()
 
 
-def _log_probabilities(scores: Floats, factor: Floats, biases: Floats) -> Floats:
+def log_probabilities(scores: Floats, factor: Floats, biases: Floats) -> Floats:
+    """(models, samples, classes) Of models with these scores, each with a factor and biases, (models, classes)."""
     z = factor[:, None, None] * scores + biases[:, None, :]
     z -= reduce(np.maximum, np.moveaxis(z, 2, 0))[:, :, None]  # class by class: faster than a maximum of few numbers
     z -= np.log(np.exp(z).sum(axis=2, keepdims=True))
     return z
 
 
-def _fit(scores: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def fit_scores(scores: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """The factor and the biases with the least cross-entropy, by Newton's method; the problem is convex."""
     models, count, classes = scores.shape
     one_hot, squared = np.eye(classes)[labels], np.square(scores)
@@ -366,7 +382,7 @@ def _fit(scores: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
 
     def evaluated(at: Floats) -> tuple[Floats, Floats]:
         """Log-probabilities and objective."""
-        log_p = _log_probabilities(scores, at[:, 0], at[:, 1:])
+        log_p = log_probabilities(scores, at[:, 0], at[:, 1:])
         entropy = -log_p[:, np.arange(count), labels].mean(axis=1)
         return log_p, entropy + 0.5 * RIDGE * (np.square(at[:, 1:]).sum(axis=1) + 1e-3 * np.square(at[:, 0]))
 

@@ -15,7 +15,6 @@ import numpy as np
 from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.many_clients import MANY, cheapest_by_thresholds
 from truthfl.contracts.setting import FloatArray, IntArray
-from truthfl.contracts.solo import level_variance
 from truthfl.errors import InfeasibleError
 
 CAP_DEVIATIONS = 3.09  # of honest pay, one in 1,000 is above the cap
@@ -24,7 +23,6 @@ TOLERATED_GAIN = (
     0.03  # of label cost, by labeling another number on the measured curve, whose own error is about this large
 )
 CLEAR_ERRORS = 2.0  # a client is left out if their worth is this many standard errors below their pay
-FEWEST_TO_SMOOTH = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +56,15 @@ class LabelTask:
 
     @cached_property
     def margin_deviations(self) -> float:
-        """z: the margin in standard deviations of pay. A quantile of Student's t, because the spread is an estimate."""
+        """z: the margin in standard deviations of pay.
+
+        A quantile of Student's t, because the spread is an estimate, with the first term of Cornish and Fisher for the
+        skewness of solo losses: bad luck is larger than good luck.
+        """
         from scipy.special import stdtrit  # imported when needed: it takes longer than all of truthfl
 
-        return float(stdtrit(self.solo.clients - 1, self.confidence))
+        z = float(stdtrit(self.solo.freedom, self.confidence))
+        return z + (z**2 - 1.0) * self.solo.skewness / 6.0 if z > 1.0 else z
 
     @cached_property
     def numbers(self) -> IntArray:
@@ -70,19 +73,9 @@ class LabelTask:
 
     @cached_property
     def risk(self) -> FloatArray:
-        """Standard deviation of label pay over label cost, for each of `numbers`; infinite where no slope is known.
-
-        Smoothed by a parabola in log n, so that no number is chosen because its spread is small by chance.
-        """
-        slope, error = self.solo.slope(self.numbers), self.solo.slope_error(self.numbers)
-        known = slope > SLOPE_ERRORS * error
-        deviation = self.solo.spread(self.numbers) * math.sqrt(1.0 + level_variance(self.count))
-        raw = deviation / np.where(known, slope, 1.0)
-        if known.sum() < FEWEST_TO_SMOOTH or not (raw[known] > 0).all():
-            return np.where(known, raw, np.inf)
-        x = np.log(self.numbers)
-        smooth = np.exp(np.polyval(np.polyfit(x[known], np.log(raw[known]), 2), x))
-        return np.where(known, smooth, np.inf)
+        """Standard deviation of label pay over label cost, for each of `numbers`; infinite where no slope is known."""
+        known = self.solo.slope(self.numbers) > SLOPE_ERRORS * self.solo.slope_error(self.numbers)
+        return np.where(known, self.solo.risk(self.numbers, self.count), np.inf)
 
     @cached_property
     def usable(self) -> np.ndarray:

@@ -106,6 +106,32 @@ def iid_partition(count: int, sizes: ArrayLike, *, seed: int) -> Partition:
     return Partition(rows, starts)
 
 
+def taken_in_turns(partition: Partition, labels: Labels, seed: int) -> Partition:
+    """Clients with as many samples of each class, who take turns through the samples.
+
+    No sample is used a second time before all others of its class were used, so clients next to each other share none
+    as long as the data suffice. A client holds a sample twice only if they need more of a class than there are.
+    """
+    kinds = labels[partition.rows]
+    owner = np.repeat(np.arange(len(partition)), partition.sizes)
+    rows = np.empty_like(partition.rows)
+    for kind in np.unique(kinds).tolist():
+        pool, places = np.flatnonzero(labels == kind), np.flatnonzero(kinds == kind)
+        rng = generator(seed, Purpose.SPLIT, kind)
+        left: IntArray = np.empty(0, dtype=np.int64)
+        for own in np.split(places, np.flatnonzero(np.diff(owner[places])) + 1):
+            taken = left[: len(own)]
+            left = left[len(own) :]
+            while len(taken) < len(own):
+                again = rng.permutation(pool)
+                held = np.isin(again, taken)
+                again = np.concatenate((again[~held], again[held]))
+                missing = len(own) - len(taken)
+                taken, left = np.concatenate((taken, again[:missing])), again[missing:]
+            rows[own] = taken
+    return Partition(rows, partition.starts)
+
+
 def client_blocks(starts: IntArray) -> Iterator[tuple[int, int]]:
     """Ranges (first, last + 1) of clients with at most `SAMPLES_PER_BLOCK` samples in all, or of a single client."""
     first = 0

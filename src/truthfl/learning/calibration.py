@@ -1,0 +1,90 @@
+"""Calibration: one factor of a model's scores and one bias per class, fitted on samples that nobody trained on.
+
+Few labels make a model too sure or too timid, and unlike participants lend it their class frequencies. The calibration
+mends both without touching what the model has learned. The joint model is published, tested and paid by with it.
+docs/mechanism.md, section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from truthfl.contracts.setting import FloatArray
+from truthfl.errors import InputError
+from truthfl.learning.data.samples import LabeledSamples
+from truthfl.learning.models.model import Features, Labels, Model, Params
+from truthfl.learning.solo import fit_scores, log_probabilities, standardized
+
+MOST_SAMPLES = 4000  # to which a calibration is fitted
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The calibrated scores are `factor` · scores + `biases`."""
+
+    factor: float
+    biases: tuple[float, ...]
+
+    def log_probabilities(self, scores: FloatArray) -> FloatArray:
+        """The logarithms of the classes' probabilities, (samples, classes)."""
+        return log_probabilities(scores[None].astype(np.float64), np.array([self.factor]), np.array([self.biases]))[0]
+
+    def loss_and_accuracy(self, scores: FloatArray, labels: Labels) -> tuple[float, float]:
+        """Mean cross-entropy, and the share of samples whose most likely class is the label."""
+        log_p = self.log_probabilities(scores)
+        loss = -float(log_p[np.arange(len(labels)), labels].mean())
+        return loss, float(np.mean(log_p.argmax(axis=1) == labels))
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {"factor": self.factor, "biases": list(self.biases)}
+
+
+def calibration_of(document: object) -> Calibration:
+    """The calibration in an untrusted document."""
+    if isinstance(document, Mapping) and set(document) == {"factor", "biases"}:
+        factor, biases = document["factor"], document["biases"]
+        numbers = [factor, *biases] if isinstance(biases, list) else [None]
+        if all(isinstance(one, int | float) and np.isfinite(one) for one in numbers):
+            return Calibration(float(factor), tuple(map(float, biases)))
+    raise InputError("this is no calibration: it needs a factor and one bias per class, all finite numbers.")
+
+
+def fit_calibration(model: Model, params: Params, samples: LabeledSamples) -> Calibration:
+    """The calibration of this model with the least loss on these samples; at most `MOST_SAMPLES` are used."""
+    chosen = np.linspace(0, len(samples) - 1, min(len(samples), MOST_SAMPLES)).astype(int)
+    scores = model.scores(params, samples.features[chosen])
+    return _fitted(scores[None].astype(np.float64), samples.labels[chosen])[0]
+
+
+def cross_calibrated(model: Model, params: FloatArray, samples: LabeledSamples) -> tuple[FloatArray, FloatArray]:
+    """Losses and accuracies of models (models, parameters), each calibrated on one half of the samples for the other.
+
+    For pilots, whose models have seen the pilot data.
+    """
+    found = np.zeros((2, len(params)))
+    scores, labels = _scores_of(model, params, samples.features), samples.labels
+    for half in (0, 1):
+        own = labels[1 - half :: 2]
+        for number, calibration in enumerate(_fitted(scores[:, half::2], labels[half::2])):
+            found[:, number] += np.array(calibration.loss_and_accuracy(scores[number, 1 - half :: 2], own)) * len(own)
+    return found[0] / len(labels), found[1] / len(labels)
+
+
+def _scores_of(model: Model, params: FloatArray, features: Features) -> FloatArray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.stack([model.scores(one, features) for one in params]).astype(np.float64)
+
+
+def _fitted(scores: FloatArray, labels: Labels) -> list[Calibration]:
+    """The calibrations of models with these scores, (models, samples, classes)."""
+    wide, deviation = standardized(scores)
+    factors, biases = fit_scores(wide, labels)
+    return [
+        Calibration(float(factor / own), tuple(bias.tolist()))
+        for factor, own, bias in zip(factors, deviation, biases, strict=True)
+    ]
