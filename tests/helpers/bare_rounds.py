@@ -41,9 +41,11 @@ class BareRounds:
         seconds=0.02,
         rescales=False,
         weights=None,
+        momentum=0.0,
     ):
         self.folder, self.count, self.rounds, self.masked, self.bound = folder, count, rounds, masked, bound
         self.rescales, self.weights = rescales, np.arange(1.0, count + 1) if weights is None else np.array(weights)
+        self.momentum = momentum
         self.operator, self.agreement_key = new_key(), AgreementKey.generate()
         self.server, self.live = ServerSettings(round_seconds=seconds), LiveWriter(None, "job-1")
         self.people = {
@@ -71,7 +73,7 @@ class BareRounds:
             dataset_size=np.full(self.count, SAMPLES),
             name=list(roster.names),
         )
-        training = Training(self.rounds, 1, STEP)
+        training = Training(self.rounds, 1, STEP, self.momentum)
         loss = LossModel(constant=0.1, sampling=np.full(self.count, 0.1), labeling=10.0, reporting=0.1)
         contract = lceme(clients, loss, training, np.full(self.count, float(BATCH)))
         promise = Promise(
@@ -92,7 +94,7 @@ class BareRounds:
 
         return reach_agreement(roster, offers, self.operator)
 
-    def go(self, grid=None, taking_part=None):
+    def go(self, grid=None, taking_part=None, validation=None):
         """Train; return the final model and the ledger's view. Of the clients, the first `taking_part` take part."""
         with open_ledger(self.folder / "ledger.db", self.operator) as ledger:
             roster = self._roster(ledger, grid)
@@ -107,6 +109,7 @@ class BareRounds:
                 codes_with_participants(self.agreement_key, view),
                 {offer.client.name: view.answer_to(offer).document for offer in agreement.offers},
                 operator_key=self.operator,
+                validation=validation,
             )
             return self._train(ledger, roster)
 

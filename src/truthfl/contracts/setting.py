@@ -288,16 +288,23 @@ class Clients:
 
 @dataclass(frozen=True)
 class Training:
-    """Training parameters: T `rounds`, H `local_steps` in each, step size η."""
+    """Training parameters: T `rounds`, H `local_steps` in each, step size η, and the server's `momentum`.
+
+    A round leads to w_t + Δ_t + momentum · (w_t − w_{t−1}); Δ_t is the sum of the weighted reports, and w_{−1} is w_0.
+    """
 
     rounds: int
     local_steps: int = 1
     step_size: float = 0.05
+    momentum: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rounds", whole_number("rounds", self.rounds, at_least=1))
         object.__setattr__(self, "local_steps", whole_number("local_steps", self.local_steps, at_least=1))
         object.__setattr__(self, "step_size", number("step_size", self.step_size, positive=True))
+        object.__setattr__(self, "momentum", number("momentum", self.momentum, at_least=0.0))
+        if self.momentum >= 1.0:
+            raise InputError(f"momentum is {self.momentum:g}; it must be below 1.")
 
     @property
     def total_steps(self) -> int:

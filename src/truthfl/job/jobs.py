@@ -166,6 +166,7 @@ class DataJob:
                     "rounds": training.rounds,
                     "local_steps": training.local_steps,
                     "step_size": None if self.tune_step else training.step_size,
+                    **({"momentum": training.momentum} if training.momentum else {}),
                 },
                 "server": self.server.document(),
                 "clients": {

@@ -153,7 +153,7 @@ def train_all_alone(
         batch = np.array([recipe.batch_size], dtype=np.int64)
         run = Run(audition_seed(seed), recipe.step_size, batch, np.ones(1), data.labels)
         inner = engine.pack(start)
-        engine.rounds(run, inner, 0, recipe.steps)
+        engine.rounds(run, inner, inner.copy(), 0, recipe.steps)
         return engine.unpack(inner)
 
     workers = usual_threads() if threads is None else threads

@@ -24,7 +24,7 @@ from truthfl.texts import LONGEST_PAYMENT_NOTE, is_plain
 
 if TYPE_CHECKING:
     from truthfl.contracts.contract import Contract
-    from truthfl.contracts.setting import FloatArray, IntArray
+    from truthfl.contracts.setting import FloatArray, IntArray, Training
 
 
 LONGEST_LIE = 500  # letters
@@ -243,6 +243,7 @@ class JobTerms:
     aggregation       how reports are combined: "mean", "trimmed" or "median"; "own" for the operator's custom strategy
     masked            whether reports are masked, so that the server sees sums of at least three
     least_participation  the smallest share of rounds in which any client is asked
+    momentum          the share of the model's last change that the server adds to the next one
     rescales          whether the reports that are taken in a round count for those that are missing too
     loss_by_rounds    rise of the expected loss if training ends after 0, 1/k, 2/k, … of the rounds; none: not measured
     picture_fit       how pictures of other sizes are fitted to image_shape: "padded": scaled with their proportions
@@ -280,6 +281,7 @@ class JobTerms:
     report_bounds: tuple[tuple[int, float], ...] = ()
     aggregation: str = MEAN
     masked: bool = False
+    momentum: float = 0.0
     least_participation: float = 1.0
     rescales: bool = False
     loss_by_rounds: tuple[float, ...] = ()
@@ -287,6 +289,13 @@ class JobTerms:
     instructions: Instructions | None = None
     picture_fit: str = ""
     payment_note: str = ""
+
+    @property
+    def training(self) -> Training:
+        """Rounds, local steps, step size and momentum."""
+        from truthfl.contracts.setting import Training
+
+        return Training(self.rounds, self.local_steps, self.step_size, self.momentum)
 
     @property
     def has_solo_models(self) -> bool:
@@ -335,6 +344,10 @@ def job_terms_from(document: object) -> JobTerms:
     require_sound_round_terms(terms.agreement_key, terms.report_bounds, *sums)
     if type(terms.least_participation) not in (int, float) or not 0 < terms.least_participation <= 1:
         raise InputError("this is no offer: its least_participation is no number above 0 and up to 1.")
+    if type(terms.momentum) not in (int, float) or not 0 <= terms.momentum < 1:
+        raise InputError("this is no offer: its momentum is no number from 0 and below 1.")
+    if terms.momentum and terms.aggregation == OWN:
+        raise InputError("this is no offer: it has momentum besides that of a custom strategy.")
     if type(terms.rescales) is not bool:
         raise InputError("this is no offer: rescales is neither true nor false.")
     require_sound_loss_by_rounds(terms.loss_by_rounds)

@@ -138,8 +138,7 @@ def behaving(folder, behaviours, step=STEP):
 def by_the_trainers(setting, found):
     """The job's final model by the fast trainer and by the plain loop."""
     terms = found.agreement.terms
-    federated = replace(setting.scene.federated, training=Training(terms.rounds, terms.local_steps, terms.step_size))
-    federated = replace(federated, rule=report_rule(terms))
+    federated = replace(setting.scene.federated, training=terms.training, rule=report_rule(terms))
     batches = [offer.client.batch_size for offer in found.agreement.offers]
     profile = Profile(setting.job.clients.behaviour, batches)
     return train(federated, profile, setting.seed), train_plainly(federated, profile, setting.seed)
@@ -164,10 +163,11 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("local_steps", [1, 3])
+@pytest.mark.parametrize(("local_steps", "momentum"), [(1, 0.0), (3, 0.0), (1, 0.5)])
 @pytest.mark.parametrize("some", [EVERY[k : k + 3] for k in range(0, len(EVERY), 3)], ids=", ".join)
-def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, some, local_steps):
-    step = "rounds = 30", f"rounds = 12\nstep_size = 0.3\nlocal_steps = {local_steps}"
+def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, some, local_steps, momentum):
+    training = f"step_size = 0.3\nlocal_steps = {local_steps}\nmomentum = {momentum}"
+    step = "rounds = 30", f"rounds = 12\n{training}"
     trains_the_same(tmp_path, plans, [*some, "exaggerator", "truthful", "truthful"][:4], step)
 
 
@@ -175,7 +175,8 @@ def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, s
 @pytest.mark.parametrize("masked", [False, True], ids=["seen one by one", "masked"])
 def test_the_federation_trains_the_same_model_whatever_one_client_does_at_once(tmp_path, plans, some, masked):
     job = behaving(tmp_path, [*some, "truthful"], STEP)
-    job = replace(job, privacy=PrivacySettings()) if masked else job
+    if masked:
+        job = replace(job, privacy=PrivacySettings(), training=replace(job.training, momentum=0.5))
     _, found = trains_the_same(tmp_path, plans, [*some, "truthful"], STEP, job)
     assert found.agreement.terms.masked == masked
 
@@ -195,7 +196,7 @@ def test_a_model_of_her_own_is_trained_at_the_step_size_that_the_offer_tells(tmp
     setting, found = trains_the_same(tmp_path, plans, lively, ("rounds = 30", "rounds = 12"))
     terms, federated = found.agreement.terms, setting.scene.federated
     assert terms.step_size != federated.training.step_size
-    known = replace(federated, training=Training(terms.rounds, terms.local_steps, terms.step_size))
+    known = replace(federated, training=terms.training)
     labels = Profile(lively, 1).labels(known, setting.seed)
     assert (labels != setting.labels).any(), "which step size it is matters"
     built = participant_builder(setting.job, setting.folder, setting.seed)
@@ -232,7 +233,7 @@ def test_clients_are_asked_as_often_as_they_take_part(tmp_path, plans):
     """Participation stands in the offers; who is asked is drawn as in training, and pay is for the rounds asked in."""
     step = "sample_cost = 0.05", "sample_cost = 0.05\nparticipation = [1.0, 0.5, 0.7, 1.0]"
     job = behaving(tmp_path, ["truthful", "truthful", "echo", "half parrot"], step)
-    job = replace(job, training=Training(12, 1, 0.3), tune_step=False)
+    job = replace(job, training=Training(12, 1, 0.3, momentum=0.5), tune_step=False)
     setting = Setting(tmp_path, plans, job)
     with pytest.MonkeyPatch.context() as patched:  # the trainers know no validation
         patched.setattr(server, "validation_of", lambda *_: None)

@@ -34,8 +34,8 @@ class StoppedError(Exception):
 
 @pytest.fixture(params=[True, False], ids=["masked", "bare"])
 def job(request, tmp_path, monkeypatch):
-    """A job of five people, one of whom is away in round 2, that was stopped after three of five rounds."""
-    made = BareRounds(tmp_path, 5, rounds=5, masked=request.param, seconds=0.1)
+    """A job of five people with momentum, one of them away in round 2, that was stopped after three of five rounds."""
+    made = BareRounds(tmp_path, 5, rounds=5, masked=request.param, seconds=0.1, momentum=0.5)
     put = Recorder.put
 
     def put_or_stop(self, rounds, *more):
@@ -267,6 +267,7 @@ def test_a_checkpoint_is_held_against_the_ledger(job):
         (replace(kept, items=(phantom,)), "has rows of another job"),
         (replace(kept, items=(replace(phantom, job="job-1", kind="settlement"),)), "has rows of another job"),
         (replace(kept, params=kept.params + 1), "has another model than the ledger's"),
+        (replace(kept, before=kept.before + 1), "has another model than the ledger's"),
         (replace(kept, rounds=5, items=()), "is of 5 rounds, and the ledger has no round 4: it is an older one"),
     ):
         write_checkpoint(file, wrong)
@@ -276,7 +277,7 @@ def test_a_checkpoint_is_held_against_the_ledger(job):
 
 def test_an_older_checkpoint_is_caught_up(job):
     """The rounds since then are repeated."""
-    write_checkpoint(job.folder / "checkpoint", Checkpoint(0, start_of(job), ()))
+    write_checkpoint(job.folder / "checkpoint", Checkpoint(0, start := start_of(job), start, ()))
     _, view = job.resumed()
     assert len(view.rounds) == 5
 

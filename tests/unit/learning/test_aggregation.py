@@ -106,10 +106,12 @@ def test_long_changes_are_left_out_or_shortened_and_empty_ones_left_out_unless_m
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_fast_training_is_the_plain_loop_under_every_rule(model, participation, rule):
     federated, profile = dishonest_federation(model, 2, participation)
-    ruled = replace(federated, rule=rule)
-    plain, fast = train_plainly(ruled, profile, seed=7), train(ruled, profile, [7, 7]).params
-    assert np.abs(plain - train_plainly(federated, profile, seed=7)).max() > 1e-4
-    np.testing.assert_allclose(fast, np.stack([plain] * 2), atol=2e-5)
+    for momentum in (0.0, 0.5):
+        moving = replace(federated, training=replace(federated.training, momentum=momentum))
+        ruled = replace(moving, rule=rule)
+        plain, fast = train_plainly(ruled, profile, seed=7), train(ruled, profile, [7, 7], every=4).params
+        assert np.abs(plain - train_plainly(moving, profile, seed=7)).max() > 1e-4
+        np.testing.assert_allclose(fast, np.stack([plain] * 2), atol=2e-5)
 
 
 def test_one_client_who_flips_her_change_ruins_the_mean_and_no_other_rule():

@@ -99,6 +99,8 @@ def test_honest_runs_of_several_federations_are_those_of_single_ones():
         single = train(federated, Strategies.truthful(batches), seed, evaluate_on={"test": TEST})
         np.testing.assert_array_equal(final, single.params[0])
         assert loss == single.evaluations["test"].loss[0, -1]
+    again, _ = honest_runs([(*run, final) for run, final in zip(runs, params, strict=True)], TEST)
+    assert (again < losses).all(), "training goes on from the models given"
 
 
 def test_more_labels_make_better_solo_models_and_random_ones_none():

@@ -65,9 +65,10 @@ def echoes(count):
         (Strategies(np.linspace(0, 1, 20).reshape(5, 4), 8.0, 1.0), 5, {"step_sizes": np.linspace(0.1, 0.5, 5)}),
         (Strategies.truthful(5.0), 3, {"step_sizes": 0.2}),
         (echoes(6), 6, {"every": 2}),
-        (echoes(1)[0], 3, {}),
+        (echoes(1)[0], 3, {"start": np.linspace(-0.1, 0.1, 650)}),
+        (echoes(5), 5, {"start": np.linspace(-0.1, 0.1, 5 * 650).reshape(5, 650)}),
     ],
-    ids=["one strategy", "many runs", "per run", "one number", "behaviours", "one profile"],
+    ids=["one strategy", "many runs", "per run", "one number", "behaviours", "one profile", "own starts"],
 )
 def test_blocks_of_runs_have_the_bits_of_all_runs(built, tmp_path, strategies, runs, options):
     here = train(built.federated, strategies, range(runs), evaluate_on={"test": built.test}, **options)

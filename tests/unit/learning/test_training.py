@@ -49,6 +49,50 @@ def test_fast_training_is_the_plain_loop(model, local_steps, participation):
 
 
 @pytest.mark.usefixtures("with_kernel")
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+@pytest.mark.parametrize("local_steps", [1, 4])
+@pytest.mark.parametrize("names", [None, ["truthful", "exaggerator", "small batch"]], ids=["all", "no special ones"])
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_fast_training_with_momentum_from_a_given_model_is_the_plain_loop(model, names, local_steps, participation):
+    """In pieces as well as at once, on one thread or several."""
+    still, profile = dishonest_federation(model, local_steps, participation, names)
+    federated = replace(still, training=replace(still.training, momentum=0.5))
+    start = train(still, profile, 3).params[0]
+    plain = train_plainly(federated, profile, seed=7, start=start)
+    fast = train(federated, profile, 7, start=start, threads=1).params[0]
+    assert np.abs(fast - plain).max() < 1e-5 * max(1.0, np.abs(plain - start).max())
+    assert np.abs(fast - train(still, profile, 7, start=start).params[0]).max() > 1e-3
+    assert np.abs(fast - train(federated, profile, 7).params[0]).max() > 1e-3
+    for options in ({"every": 1}, {"every": 4, "threads": 2}):
+        assert (train(federated, profile, 7, start=start, **options).params[0] == fast).all()
+
+
+@pytest.mark.usefixtures("with_kernel")
+def test_momentum_adds_a_share_of_the_last_change():
+    """A heavy ball: each round's reports are those of a run without momentum from the same model."""
+    federated, _ = dishonest_federation(MODELS[0], 1, names=["truthful"])
+    honest = Strategies.truthful([20.0])
+    models = [federated.model.init(7)]
+    for rounds in (1, 2, 3):
+        training = Training(rounds, 1, 0.3, momentum=0.9)
+        models.append(train(replace(federated, training=training), honest, 7).params[0])
+    first = train(replace(federated, training=Training(1, 1, 0.3)), honest, 7).params[0]
+    assert np.abs(models[1] - first).max() < 1e-7
+    both = train(replace(federated, training=Training(2, 1, 0.3)), honest, 7).params[0]
+    np.testing.assert_allclose(models[2] - models[1], both - first + 0.9 * (models[1] - models[0]), atol=1e-6)
+
+
+def test_runs_start_from_their_own_models():
+    federated, profile = dishonest_federation(MODELS[0], 1, names=["truthful", "echo"])
+    starts = np.stack([federated.model.init(1), train(federated, profile, 1).params[0]])
+    many = train(federated, profile, [7, 8], start=starts).params
+    for run, seed in enumerate((7, 8)):
+        assert (many[run] == train(federated, profile, seed, start=starts[run]).params[0]).all()
+    with pytest.raises(InputError, match=r"start has shape \(3, 650\); it must be \(650,\), or \(2, 650\)"):
+        train(federated, profile, [7, 8], start=np.zeros((3, 650)))
+
+
+@pytest.mark.usefixtures("with_kernel")
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_every_behaviour_trains_alike_in_the_plain_loop_and_fast(name):
     """Alone among honest clients, so that what she does is not drowned in what others do."""

@@ -138,7 +138,7 @@ def _order(folder, number):
 
 
 WRITERS = {
-    "checkpoint": lambda folder, n: write_checkpoint(folder / "c", Checkpoint(n, np.zeros(n, np.float32), ())),
+    "checkpoint": lambda folder, n: write_checkpoint(folder / "c", Checkpoint(n, w := np.zeros(n, np.float32), w, ())),
     "model": lambda folder, n: publish_model(
         folder, "job", np.zeros(n, np.float32), LabeledImages(np.zeros((n, 2, 2), np.uint8), [0] * n, ("a", "b"))
     ),

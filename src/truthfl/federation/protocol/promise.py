@@ -112,6 +112,7 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         rounds=promise.training.rounds,
         local_steps=promise.training.local_steps,
         step_size=promise.training.step_size,
+        momentum=promise.training.momentum,
         seed=opening.seed,
         expected_loss=promise.expected_loss,
         loss_error=promise.loss_error,

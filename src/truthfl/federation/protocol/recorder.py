@@ -76,11 +76,13 @@ MOST_ROUNDS = 45  # that wait for the ledger
 class Checkpoint:
     """The model after `rounds` rounds, and the items that may not be in the ledger yet.
 
+    before      the model before the last round, or `params` itself if momentum does not continue that round
     validation  validation's memory of the rounds
     """
 
     rounds: int
     params: Params
+    before: Params
     items: tuple[Item, ...]
     validation: Mapping[str, Any] = field(default_factory=dict)
 
@@ -91,14 +93,15 @@ def checkpoint_path(folder: Path, job: str) -> Path:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write atomically: a digest of all that follows, one line of JSON, then the model's bytes."""
-    model_bytes = np.ascontiguousarray(checkpoint.params, dtype="<f4").tobytes()
+    """Write atomically: a digest of all that follows, one line of JSON, then the bytes of one or two models."""
+    models = [checkpoint.params] if checkpoint.before is checkpoint.params else [checkpoint.params, checkpoint.before]
     header = {
         "rounds": checkpoint.rounds,
+        "models": len(models),
         "items": [vars(item) for item in checkpoint.items],
         "validation": checkpoint.validation,
     }
-    content = json.dumps(header).encode() + b"\n" + model_bytes
+    content = json.dumps(header).encode() + b"\n" + np.ascontiguousarray(models, dtype="<f4").tobytes()
     write_file(path, sha256(content).hexdigest().encode() + b"\n" + content)
 
 
@@ -111,8 +114,8 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         line, _, model_bytes = content.partition(b"\n")
         header = json.loads(line)
         items = tuple(Item(**item) for item in header["items"])
-        params = np.frombuffer(model_bytes, dtype="<f4").astype(np.float32)
-        return Checkpoint(int(header["rounds"]), params, items, dict(header["validation"]))
+        models = list(np.frombuffer(model_bytes, dtype="<f4").astype(np.float32).reshape(header["models"], -1))
+        return Checkpoint(int(header["rounds"]), models[0], models[-1], items, dict(header["validation"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -133,7 +136,12 @@ def required_fit(path: Path, checkpoint: Checkpoint, job: str, rows: Mapping[int
             f"the checkpoint {path} is of {checkpoint.rounds:,} rounds, and the ledger has no round {missing:,}: it is "
             f"an older one. Put the newer one back; or {REPEAT}."
         )
-    if checkpoint.rounds and known[checkpoint.rounds]["model"] != model_digest(checkpoint.params):
+    if not checkpoint.rounds:
+        return
+    models, last = {"model": checkpoint.params, "previous": checkpoint.before}, known[checkpoint.rounds]
+    if checkpoint.before is checkpoint.params:
+        del models["previous"]
+    if any(last[name] != model_digest(params) for name, params in models.items()):
         raise InputError(f"the checkpoint {path} has another model than the ledger's; {REPEAT}.")
 
 
@@ -161,13 +169,15 @@ class Recorder:
         if error is None and self.failure is not None:
             raise self.failure
 
-    def put(self, rounds: int, params: Params, items: list[Item], validation: Mapping[str, Any]) -> None:
+    def put(
+        self, rounds: int, params: Params, before: Params, items: list[Item], validation: Mapping[str, Any]
+    ) -> None:
         """Write a checkpoint after `rounds` rounds, queue the last one's items; raise the error of a failed write."""
         if self.failure is not None:
             raise self.failure
         self.waiting.append(items)
         waiting = tuple(item for one in list(self.waiting) for item in one)
-        write_checkpoint(self.checkpoint_file, Checkpoint(rounds, params, waiting, validation))
+        write_checkpoint(self.checkpoint_file, Checkpoint(rounds, params, before, waiting, validation))
         self.queue.put(items)
 
     def _write_queue(self) -> None:

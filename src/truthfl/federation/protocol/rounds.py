@@ -44,7 +44,7 @@ from truthfl.federation.protocol.reports import (
 from truthfl.federation.protocol.validation import Validation, noise_of, take_single_reports
 from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.models.model import Model, Params
-from truthfl.learning.training.aggregation import MEAN, Combine, new_combiner, taken_weights
+from truthfl.learning.training.aggregation import MEAN, Combine, new_combiner, taken_weights, with_momentum
 from truthfl.learning.training.draws import Purpose, bits_at, key, uniform
 from truthfl.ledger.entry import Item
 from truthfl.ledger.signing import PrivateKey
@@ -134,7 +134,7 @@ def train_rounds(
 
     progress  called with the number of finished rounds
     """
-    params, finished = _initial_state(roster, training)
+    params, before, finished = _initial_state(roster, training)
     known = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
     validation = training.validation
     roster.control.poll(at_once=True)
@@ -156,19 +156,19 @@ def train_rounds(
                 roster.refresh()
             roster.refresh_sometimes()
             if row is not None:
-                again = repeated_round(roster, training, masked, params, call, offers, row)
+                again = repeated_round(roster, training, masked, (params, before), call, offers, row)
                 if again is None:
                     break
-                params = again
+                params, before = again
                 call, digest = call.next(changed=digest != row["model"]), row["model"]
-                recorder.put(round_ + 1, params, [], {} if validation is None else validation.state())
+                recorder.put(round_ + 1, params, before, [], {} if validation is None else validation.state())
                 progress(round_ + 1)
                 continue
             if masked is None:
                 outcome = run_round(roster, training, params, call, offers, silent)
             else:
                 outcome = _judged(training, run_masked_round(masked, params, call, offers), params, call, offers)
-            params, rejected = outcome.params, outcome.rejected
+            params, before = moved_on(training, params, before, outcome, offers)
             digests = digest, model_digest(params)
             document = round_document(call, training.taking_part, offers, outcome.taken, digests, outcome.marks)
             document |= {"refused": outcome.refused} if outcome.refused else {}
@@ -176,12 +176,28 @@ def train_rounds(
             if (round_ + 1) % evaluate_every == 0 or round_ + 1 == training.rounds:
                 loss = training.model.loss(params, test.features, test.labels)
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
-            items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
+            items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in outcome.rejected]
             items.append(Item(roster.job_name, "round", str(round_ + 1), document))
-            recorder.put(round_ + 1, params, items, {} if validation is None else validation.state())
+            recorder.put(round_ + 1, params, before, items, {} if validation is None else validation.state())
             roster.live.note_round(server_use(roster.grid).since(began))
             progress(round_ + 1)
     return params
+
+
+def moved_on(
+    training: TrainingRun, params: Params, before: Params, outcome: RoundOutcome, offers: Sequence[Offer]
+) -> tuple[Params, Params]:
+    """The models after and before a round. They are the same object if momentum does not continue the round.
+
+    It does not if the model stayed as it was although people were asked. So a round that took no report never counts
+    as one that changed the model.
+
+    params, before  the models before the round and before the round before, in the same way
+    """
+    momentum, is_still = training.agreement.terms.momentum, offers and not outcome.taken
+    if not momentum or outcome.refused is not None or is_still:
+        return outcome.params, outcome.params
+    return with_momentum(outcome.params, params, before, momentum), params
 
 
 def _asked_before(roster: Roster, finished: int, known: int) -> range:
@@ -332,27 +348,29 @@ def repeated_round(
     roster: Roster,
     training: TrainingRun,
     masked: MaskedRounds | None,
-    params: Params,
+    models: tuple[Params, Params],
     call: RoundCall,
     offers: tuple[Offer, ...],
     row: Mapping[str, Any],
-) -> Params | None:
-    """The model after a round in the ledger, from the reports that were taken then, which are asked for again.
+) -> tuple[Params, Params] | None:
+    """The models after and before a round in the ledger, from the reports that were taken then, asked for again.
 
     Participants answer with the same bytes, and no other report can replace one that was taken. So the server waits
     until everybody who delivered is connected, however long that takes. If the operator ends the job first, the model
     is lost, and None is returned. Clients who reconnect after the restart still have the time of a round. Clients who
     answer with other bytes are named to the operator and asked again.
 
-    row  the ledger's document of the round
+    models  before the round and before the round before, as in `moved_on`
+    row     the ledger's document of the round
     """
+    params, before = models
     if model_digest(params) != row["previous"]:
         raise InputError(
             f"round {call.round + 1:,} in the ledger starts from another model than the one that was made again; "
             "the job cannot go on. The operator can begin another one with --new."
         )
     if row["model"] == row["previous"]:
-        return params
+        return params, params
     missing = set(row["missing"])
     delivered = {offer.client.name for offer in offers if offer.client.name not in missing}
     until, removed = time.monotonic() + training.agreement.terms.round_seconds, set[str]()
@@ -367,9 +385,10 @@ def repeated_round(
             else:
                 outcome = run_masked_round(masked, params, call, offers, delivered)
             whole = outcome.refused is None and set(outcome.taken) == delivered
-            if whole and model_digest(outcome.params) == row["model"]:
+            moved = moved_on(training, params, before, outcome, offers)
+            if whole and model_digest(moved[0]) == row["model"]:
                 roster.live.set_waits(())
-                return outcome.params
+                return moved
             unlike = _unlike_the_first(outcome, marks_in(row, offers), has_keys=masked is not None and bool(missing))
             fault = OTHER_MODEL if whole and not unlike else _repeat_fault(outcome, delivered)
             for name, why in unlike.items():
@@ -444,14 +463,15 @@ def _unlike_document(roster: Roster, name: str, call: RoundCall, why: str) -> di
     return {"round": call.round + 1, "client": name, "node": None if node is None else str(node), "reason": why}
 
 
-def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:
-    """The model and the number of finished rounds: from the last checkpoint, otherwise a new model and 0."""
+def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, Params, int]:
+    """The model, that before (see `moved_on`) and the number of rounds: from the checkpoint, otherwise a new model."""
     checkpoint = read_checkpoint(training.checkpoint_file)
     if checkpoint is None:
-        return training.model.init(training.agreement.terms.seed), 0
+        start = training.model.init(training.agreement.terms.seed)
+        return start, start, 0
     rows = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
     required_fit(training.checkpoint_file, checkpoint, roster.job_name, rows)
     roster.ledger.append_all(checkpoint.items)
     if training.validation is not None:
         training.validation.restore(checkpoint.validation)
-    return checkpoint.params, checkpoint.rounds
+    return checkpoint.params, checkpoint.before, checkpoint.rounds

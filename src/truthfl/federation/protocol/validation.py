@@ -6,6 +6,8 @@ the test set. If its loss rises visibly, or it moves farther than usual, it is c
 clients from the same model (`learning.pilot_rounds`). The model is refused if those rounds change it far less, or if
 the job's last rounds moved it far less and no pilot clients moved it as far. Then it stays as it was, nobody is named,
 and the next round starts from it again. Where the server sees single reports, one is refused only for its own effect.
+What is tried is the model with the round's reports alone: momentum, which continues rounds that were taken, is added
+afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.contracts.setting import FloatArray, Training
+from truthfl.contracts.setting import FloatArray
 from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.models.model import Params
 from truthfl.learning.pilot.honest_rounds import PilotRounds, WhoTrains, lengths, pilot_rounds
@@ -140,8 +142,7 @@ def validation_of(
         np.array([weights[offer.client.name] for offer in offers]),
         np.array([offer.client.participation for offer in offers]),
     )
-    training = Training(terms.rounds, terms.local_steps, terms.step_size)
-    return Validation(pilot_rounds(side, training, who, new_combiner(aggregation)))
+    return Validation(pilot_rounds(side, terms.training, who, new_combiner(aggregation)))
 
 
 def noise_of(asked: Sequence[float], taken: Sequence[float], *, rescales: bool) -> float:

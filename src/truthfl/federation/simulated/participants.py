@@ -12,7 +12,7 @@ import numpy as np
 from flwr.app import Context, Error, Message, RecordDict
 
 from truthfl.contracts.contract import Evidence
-from truthfl.contracts.setting import IntArray, Training
+from truthfl.contracts.setting import IntArray
 from truthfl.federation.masking.shares import SharedStreams
 from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant.client_app import client_app
@@ -75,8 +75,7 @@ def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer
     partition = Partition(
         np.concatenate((np.zeros(before, dtype=np.int64), rows)), np.append(np.arange(before + 1), before + len(rows))
     )
-    training = Training(job.rounds, job.local_steps, job.step_size)
-    alone = Federated(federated.model, federated.data, partition, training)
+    alone = Federated(federated.model, federated.data, partition, job.training)
     profile = Profile([TRUTHFUL] * before + [kind], 1)
     labels = profile.labels(alone, job.seed)
     sets = sets_given(alone, labels, profile.labeling_effort(partition.sizes), job.seed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from truthfl.contracts.setting import FloatArray, IntArray, Training
+from truthfl.contracts.setting import FloatArray, IntArray
 from truthfl.federation.operator.kept_jobs import Draws
 from truthfl.federation.protocol.final_model import test_loss, tested_losses
 from truthfl.federation.protocol.reports import report_rule
@@ -93,9 +93,7 @@ def federation_of_asked(job: DataJob, federated: Federated, agreement: Agreement
         offer.client.samples for offer in agreement.offers
     ]
     asked = ask_for_labels(federated, labels, job.data.seed)
-    terms = agreement.terms
-    training = Training(terms.rounds, terms.local_steps, terms.step_size)
-    return replace(asked, training=training)
+    return replace(asked, training=agreement.terms.training)
 
 
 def honest_solo_loss(restricted: Federated, federation: SimulatedFederation, offer: Offer, draws: Draws) -> float:
@@ -244,9 +242,8 @@ def joint_payoffs(
 ) -> FloatArray:
     """All clients' payoffs with these behaviours, by the fast trainer, with the same draws as the job."""
     terms = agreement.terms
-    training = Training(terms.rounds, terms.local_steps, terms.step_size)
     rule = report_rule(terms, job.aggregation)
-    federated = replace(federation.federated, training=training, rule=rule)
+    federated = replace(federation.federated, training=terms.training, rule=rule)
     profile = Profile(behaviours, [offer.client.batch_size for offer in agreement.offers])
     trained = train(federated, profile, draws.seed)
     loss = test_loss(federated.model, trained.params[0], federation.test, job.server.test_samples, draws.secret)

@@ -26,7 +26,7 @@ from truthfl.contracts.setting import (
 from truthfl.errors import InputError
 from truthfl.learning.data.samples import LabeledSamples, as_array, numbers_below
 from truthfl.learning.models.model import Labels, Model
-from truthfl.learning.training.aggregation import ReportRule
+from truthfl.learning.training.aggregation import ReportRule, is_own
 from truthfl.learning.training.draws import BitArray, Purpose, below, bits, bits_at, generator, key, uniform
 
 SAMPLES_PER_BLOCK = 1_000_000
@@ -316,6 +316,11 @@ class Federated:
         merged = client_array("merged", self.merged, count, _label, positive=True)
         for name, array in (("weight", weight), ("participation", q), ("merged", merged)):
             object.__setattr__(self, name, array)
+        if self.training.momentum and is_own(self.rule.aggregation):
+            raise InputError(
+                f"momentum is {self.training.momentum:g} and reports are combined by a custom strategy, which keeps "
+                "its own; momentum must be 0."
+            )
 
     def of_others(
         self, partition: Partition, *, weight: ArrayLike | None = None, participation: ArrayLike = 1.0

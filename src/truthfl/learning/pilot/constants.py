@@ -274,9 +274,9 @@ def honest_path(federated: Federated, batch_size: ArrayLike, seed: int) -> list[
     batches = np.minimum(batch_size, federated.partition.sizes).astype(np.int64)
     run = Run(seed, federated.training.step_size, batches, np.ones(count), federated.true_labels())
     engine, start = make_engine(federated), federated.model.init(seed)
-    inner, path, done = engine.pack(start), [start], 0
+    inner, before, path, done = engine.pack(start), engine.pack(start), [start], 0
     for moment in np.unique(np.linspace(0, rounds, MOMENTS + 1).astype(int))[1:]:
-        engine.rounds(run, inner, done, int(moment))
+        engine.rounds(run, inner, before, done, int(moment))
         done = int(moment)
         path.append(engine.unpack(inner))
     return path

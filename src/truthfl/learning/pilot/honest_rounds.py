@@ -127,9 +127,10 @@ def _lengths_of_job(federated: Federated, batches: FloatArray, seed: int, moment
     run = Run(seed, federated.training.step_size, sizes, np.ones(len(sizes)), federated.true_labels())
     engine = make_engine(federated)
     changes, inner = ClientChanges(federated, engine, run), engine.pack(federated.model.init(seed))
+    before = inner.copy()
     everybody, done, lengths = np.arange(len(sizes)), 0, []
     for moment in moments.tolist():
-        engine.rounds(run, inner, done, moment)
+        engine.rounds(run, inner, before, done, moment)
         done = moment
         lengths.append(np.linalg.norm(changes.of(inner, moment, everybody).astype(np.float64), axis=1))
     return np.array(lengths)

@@ -122,6 +122,11 @@ def aggregation_of(document: Mapping[str, str] | None) -> str:
     return document["use"]
 
 
+def with_momentum(changed: Params, now: Params, before: Params, momentum: float) -> Params:
+    """The model after a round: `changed`, which is `now` with its reports, and a share of the change since `before`."""
+    return changed if not momentum else np.asarray(changed + np.float32(momentum) * (now - before))
+
+
 def new_combiner(aggregation: str) -> Combine:
     """A function that combines the reports of one training run, round by round."""
     if is_own(aggregation):

@@ -41,6 +41,7 @@ class KernelJob(ctypes.Structure):
         ("local_steps", ctypes.c_int64),
         ("step_size", ctypes.c_float),
         ("penalty", ctypes.c_float),
+        ("momentum", ctypes.c_float),
         *((name, ctypes.c_int32) for name in ("height", "width", "channels", "classes", "filters")),
     )
 

@@ -29,7 +29,7 @@ from truthfl.learning.models.model import Features, Labels, Params
 from truthfl.learning.people.behaviour import Behaviour
 from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.tasks.custom import OwnSteps
-from truthfl.learning.training.aggregation import MEAN, limited_changes, new_combiner, taken_weights
+from truthfl.learning.training.aggregation import MEAN, limited_changes, new_combiner, taken_weights, with_momentum
 from truthfl.learning.training.compute import (
     ARRAYS,
     CompiledModel,
@@ -56,7 +56,8 @@ class Engine(Protocol):
     pack, unpack   convert flat parameters to the inner layout and back
     chunk_update   the update by clients first … last − 1 in one round, an input of `combine`
     combine        add the updates of all chunks to the model, in place
-    rounds         train rounds first … last − 1, in place
+    rounds         train rounds first … last − 1, in place. `before` is the model before the last round, in the same
+                   layout, and a copy of `inner` before the first one; it is kept up in place if there is momentum
     relabel        replace the labels of some samples of the run
     rescale        replace the report scale of some clients of the run
     evaluate       loss and accuracy
@@ -66,7 +67,7 @@ class Engine(Protocol):
     def unpack(self, inner: Params) -> Params: ...
     def chunk_update(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params: ...
     def combine(self, run: Run, inner: Params, updates: list[Params]) -> None: ...
-    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None: ...
+    def rounds(self, run: Run, inner: Params, before: Params, first: int, last: int) -> None: ...
     def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None: ...
     def rescale(self, run: Run, clients: NDArray[np.int64], scale: float) -> None: ...
     def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]: ...
@@ -98,13 +99,20 @@ class NumPyEngine:
     def unpack(self, inner: Params) -> Params:
         return inner.copy()
 
-    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
+    def rounds(self, run: Run, inner: Params, before: Params, first: int, last: int) -> None:
         for t in range(first, last):
             updates = [
                 self.chunk_update(run, inner, t, int(first_client), int(end))
                 for first_client, end in zip(self.bounds, self.bounds[1:], strict=False)
             ]
-            self.combine(run, inner, updates)
+            self.finish_round(run, inner, before, updates)
+
+    def finish_round(self, run: Run, inner: Params, before: Params, updates: list[Params]) -> None:
+        """Add the updates of all chunks and momentum to the model, in place."""
+        now, momentum = inner.copy(), self.federated.training.momentum
+        self.combine(run, inner, updates)
+        if momentum:
+            inner[:], before[:] = with_momentum(inner, now, before, momentum), now
 
     def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
         run.labels[samples] = labels
@@ -189,12 +197,13 @@ class KernelEngine:
         joined, count = np.concatenate(updates), ctypes.c_int64(len(updates))
         self.kernel.call("combine", ctypes.byref(job), address(inner), address(joined), count)
 
-    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
+    def rounds(self, run: Run, inner: Params, before: Params, first: int, last: int) -> None:
         job = self._job(run)
         numbers = (ctypes.c_int64(first), ctypes.c_int64(last))
         chunks = (address(self.bounds), ctypes.c_int64(len(self.bounds) - 1))
         threads = ctypes.c_int64(self.threads)
-        self.kernel.call("run", ctypes.byref(job), address(inner), *numbers, *chunks, threads)
+        kept = address(before) if job.momentum else None
+        self.kernel.call("run", ctypes.byref(job), address(inner), kept, *numbers, *chunks, threads)
 
     def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
         run.labels[samples] = labels
@@ -245,6 +254,7 @@ class KernelEngine:
         job.seed = run.seed % 2**64
         job.local_steps = self.federated.training.local_steps
         job.step_size = run.step_size
+        job.momentum = self.federated.training.momentum
         job.points_to = arrays  # keeps the arrays alive as long as the job
         return job
 
@@ -309,11 +319,11 @@ class SingleReports:
         self.engine.relabel(run, samples, labels)
         self.engine.relabel(self.changes.run, samples, labels)
 
-    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:  # noqa: ARG002
+    def rounds(self, run: Run, inner: Params, before: Params, first: int, last: int) -> None:  # noqa: ARG002
         for round_ in range(first, last):
-            self.round(inner, round_, {})
+            self.round(inner, before, round_, {})
 
-    def round(self, inner: Params, round_: int, fabricated: Mapping[int, Params]) -> None:
+    def round(self, inner: Params, before: Params, round_: int, fabricated: Mapping[int, Params]) -> None:
         """Train one round, in place; `fabricated` are the reports of clients who fabricate them."""
         common, scale, rule = self.engine.unpack(inner), self.run.report_scale, self.federated.rule
         asked = self.changes.present(round_)
@@ -328,7 +338,9 @@ class SingleReports:
         counted = np.zeros(len(weight), dtype=bool)
         counted[clients[order][taken]] = True
         counts = taken_weights(weight[asked], counted[asked], rule)
-        inner[:] = self.engine.pack(self.combined(round_ + 1, common, changes[taken], counts))
+        changed = self.combined(round_ + 1, common, changes[taken], counts)
+        moved = with_momentum(changed, common, self.engine.unpack(before), self.federated.training.momentum)
+        inner[:], before[:] = self.engine.pack(moved), inner.copy()
 
 
 class SpecialClientRounds:
@@ -346,7 +358,15 @@ class SpecialClientRounds:
         rescaling = [client for _, clients in special.rescaled for client in clients.tolist()]
         self.refused_reports = dict.fromkeys([*special.fabricators, *rescaling], 0)
 
-    def rounds(self, engine: Engine, inner: Params, first: int, last: int, single: SingleReports | None = None) -> None:
+    def rounds(
+        self,
+        engine: Engine,
+        inner: Params,
+        before: Params,
+        first: int,
+        last: int,
+        single: SingleReports | None = None,
+    ) -> None:
         """Train rounds first … last − 1, like `Engine.rounds`; `single`: the engine itself if it combines reports."""
         for t in range(first, last):
             common = engine.unpack(inner)
@@ -360,9 +380,9 @@ class SpecialClientRounds:
                 self._rescale(engine, behaviour, clients, t)
             reports = self._fabricated_reports(common, t)
             if single is not None:
-                single.round(inner, t, reports)
+                single.round(inner, before, t, reports)
                 continue
-            engine.rounds(self.run, inner, t, t + 1)
+            engine.rounds(self.run, inner, before, t, t + 1)
             if reports:
                 inner[:] = engine.pack(engine.unpack(inner) + self._update(common, reports))
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from truthfl.contracts.setting import Strategies, whole_number
+from truthfl.errors import InputError
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.models.model import Features, Labels, Params
@@ -25,7 +26,7 @@ from truthfl.learning.people.profile import Profile
 from truthfl.learning.training.compute import MOST_BLOCKS, Elsewhere, elsewhere, one_blas_thread, usual_threads
 from truthfl.learning.training.rounds import (
     Engine,
-    KernelEngine,
+    NumPyEngine,
     SingleReports,
     SpecialClientRounds,
     chunk_bounds,
@@ -69,6 +70,7 @@ def train(
     *,
     labels: ArrayLike | None = None,
     step_sizes: ArrayLike | None = None,
+    start: ArrayLike | None = None,
     evaluate_on: Mapping[str, LabeledSamples] | None = None,
     every: int | None = None,
     threads: int | None = None,
@@ -81,12 +83,13 @@ def train(
                  are simulated from the strategies and the seed. Samples that a behaviour leaves out or has labeled by
                  the common model are still treated so; labels that it derives before training are used as given
     step_sizes   one per run; by default that of `federated.training`
+    start        the parameters before the first round, (parameters,) or (runs, parameters); by default `model.init`'s
     evaluate_on  data sets on which the models are evaluated every `every` rounds, and after the last round
     progress     called after each evaluation, by any thread
     """
     other = elsewhere(threads)
     if other is not None and progress is None:
-        return train_in_blocks(other, federated, strategies, seeds, labels, step_sizes, evaluate_on, every)
+        return train_in_blocks(other, federated, strategies, seeds, labels, step_sizes, start, evaluate_on, every)
     runs = make_runs(federated, strategies, seeds, labels, step_sizes)
     rounds = federated.training.rounds
     step = rounds if every is None else whole_number("every", every, at_least=1)
@@ -96,18 +99,18 @@ def train(
     few = len(runs) < workers
     base = make_engine(federated, threads=workers if few else 1)
     engine: Engine = base
-    initial = {run.seed: federated.model.init(run.seed) for run in runs}
+    initial = _initial_params(federated, runs, start)
 
-    def train_run(run: Run) -> tuple[Params, list[list[tuple[float, float]]], Mapping[int, int]]:
+    def train_run(run: Run, first: Params) -> tuple[Params, list[list[tuple[float, float]]], Mapping[int, int]]:
         single = SingleReports(federated, base, run) if needs_single_reports(federated, run) else None
         used: Engine = engine if single is None else single
-        inner, evaluations, done = engine.pack(initial[run.seed]), [], 0
+        inner, before, evaluations, done = engine.pack(first), engine.pack(first), [], 0
         special = None if run.special_clients is None else SpecialClientRounds(federated, run, run.special_clients)
         for moment in moments:
             if special is None:
-                used.rounds(run, inner, done, int(moment))
+                used.rounds(run, inner, before, done, int(moment))
             else:
-                special.rounds(used, inner, done, int(moment), single)
+                special.rounds(used, inner, before, done, int(moment), single)
             done = int(moment)
             params = engine.unpack(inner)
             evaluations.append([engine.evaluate(params, data.features, data.labels) for data in data_sets.values()])
@@ -120,11 +123,11 @@ def train(
 
     with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         if not few:
-            results = list(pool.map(train_run, runs))
+            results = list(pool.map(train_run, runs, initial))
         else:
-            if not isinstance(base, KernelEngine):
+            if isinstance(base, NumPyEngine):
                 engine = _ThreadedEngine(base, pool, workers, len(federated.partition))
-            results = [train_run(run) for run in runs]
+            results = list(map(train_run, runs, initial))
     shape = (len(runs), len(moments), len(data_sets), 2)
     values = np.array([evaluations for _, evaluations, _ in results], dtype=float).reshape(shape)
     by_name = {name: LossAndAccuracy(values[:, :, k, 0], values[:, :, k, 1]) for k, name in enumerate(data_sets)}
@@ -132,13 +135,24 @@ def train(
     return TrainingResult(np.stack([params for params, _, _ in results]), moments, by_name, refused_reports)
 
 
+def _initial_params(federated: Federated, runs: Sequence[Run], start: ArrayLike | None) -> Sequence[Params]:
+    """The parameters from which each run starts."""
+    if start is None:
+        of_seed = {run.seed: federated.model.init(run.seed) for run in runs}
+        return [of_seed[run.seed] for run in runs]
+    given, shape = np.asarray(start, dtype=np.float32), (len(runs), federated.model.size)
+    if given.shape not in (shape, shape[1:]):
+        raise InputError(f"start has shape {given.shape}; it must be {shape[1:]}, or {shape} with one model per run.")
+    return np.broadcast_to(given, shape)
+
+
 class _ThreadedEngine:
-    """An engine that computes the chunks of each round in several threads, including the calling one; for NumPy's.
+    """NumPy's engine with the chunks of each round computed in several threads, including the calling one.
 
     chunks_of  the chunks of each thread: thread k computes chunks k, k + workers, …
     """
 
-    def __init__(self, engine: Engine, pool: ThreadPoolExecutor, workers: int, clients: int) -> None:
+    def __init__(self, engine: NumPyEngine, pool: ThreadPoolExecutor, workers: int, clients: int) -> None:
         self.engine, self.pool = engine, pool
         chunks = list(pairwise(chunk_bounds(clients).tolist()))
         self.number_of_chunks = len(chunks)
@@ -147,13 +161,13 @@ class _ThreadedEngine:
         self.chunk_update, self.relabel = engine.chunk_update, engine.relabel
         self.rescale = engine.rescale
 
-    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
+    def rounds(self, run: Run, inner: Params, before: Params, first: int, last: int) -> None:
         for t in range(first, last):
             others = [self.pool.submit(self._updates, run, inner, t, chunks) for chunks in self.chunks_of[1:]]
             by_thread = [self._updates(run, inner, t, self.chunks_of[0]), *(other.result() for other in others)]
             threads = len(by_thread)
             updates = [by_thread[k % threads][k // threads] for k in range(self.number_of_chunks)]
-            self.engine.combine(run, inner, updates)
+            self.engine.finish_round(run, inner, before, updates)
 
     def _updates(self, run: Run, inner: Params, round_: int, chunks: list[tuple[int, int]]) -> list[Params]:
         return [self.engine.chunk_update(run, inner, round_, first, last) for first, last in chunks]
@@ -162,8 +176,8 @@ class _ThreadedEngine:
         return self.engine.evaluate(params, features, labels)
 
 
-HonestRun = tuple[Federated, NDArray[np.float64], int]
-"""A federation, its batch sizes and a seed."""
+HonestRun = tuple[Federated, NDArray[np.float64], int] | tuple[Federated, NDArray[np.float64], int, Params]
+"""A federation, its batch sizes, a seed, and if it is not `model.init`'s the model from which training starts."""
 
 
 def honest_runs(runs: Sequence[HonestRun], test: LabeledSamples) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
@@ -179,14 +193,15 @@ def honest_runs(runs: Sequence[HonestRun], test: LabeledSamples) -> tuple[NDArra
 
 def honest_run(test: LabeledSamples, run: HonestRun) -> Mapping[str, NDArray[Any]]:
     """The final test loss and the model of one run."""
-    federated, batches, seed = run
-    trained = train(federated, Strategies.truthful(batches), seed, evaluate_on={"test": test}, threads=1)
+    (federated, batches, seed), start = run[:3], run[3] if len(run) == 4 else None
+    honest = Strategies.truthful(batches)
+    trained = train(federated, honest, seed, start=start, evaluate_on={"test": test}, threads=1)
     return {"loss": np.array(trained.evaluations["test"].loss[0, -1]), "params": trained.params[0]}
 
 
 Given = Strategies | Profile | Sequence[Profile]
 Common = tuple[Federated, Mapping[str, LabeledSamples], int | None]
-Own = tuple[NDArray[Any], Given, NDArray[Any] | None, NDArray[Any] | None]
+Own = tuple[NDArray[Any], Given, NDArray[Any] | None, NDArray[Any] | None, NDArray[Any] | None]
 
 
 def train_in_blocks(
@@ -196,6 +211,7 @@ def train_in_blocks(
     seeds: ArrayLike,
     labels: ArrayLike | None,
     step_sizes: ArrayLike | None,
+    start: ArrayLike | None,
     evaluate_on: Mapping[str, LabeledSamples] | None,
     every: int | None,
 ) -> TrainingResult:
@@ -209,6 +225,7 @@ def train_in_blocks(
             _strategies_of(strategies, block, len(numbers)),
             _rows_of(labels, block, len(numbers), 2),
             _rows_of(step_sizes, block, len(numbers), 1),
+            _rows_of(start, block, len(numbers), 2),
         )
         for block in blocks
     ]
@@ -228,7 +245,7 @@ def train_in_blocks(
 
 def train_block(common: Common, own: Own) -> Mapping[str, NDArray[Any]]:
     """The results of one block as named arrays; `refused` has a row (run, client, reports) for each client."""
-    (federated, data_sets, every), (seeds, strategies, labels, step_sizes) = common, own
+    (federated, data_sets, every), (seeds, strategies, labels, step_sizes, start) = common, own
     with np.errstate(over="ignore", invalid="ignore"):  # a training may diverge; whoever called `train` looks at it
         trained = train(
             federated,
@@ -236,6 +253,7 @@ def train_block(common: Common, own: Own) -> Mapping[str, NDArray[Any]]:
             seeds,
             labels=labels,
             step_sizes=step_sizes,
+            start=start,
             evaluate_on=data_sets,
             every=every,
             threads=1,

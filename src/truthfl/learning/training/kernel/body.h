@@ -62,14 +62,14 @@ int TARGET(chunk)(const truthfl_job *job, const float *inner, int64_t round, int
 
 int TARGET(combine)(const truthfl_job *job, float *inner, float *update, int64_t chunks) {
   shape s = shape_of(job);
-  combine(job, &s, inner, update, chunks, s.total + 1);
+  combine(job, &s, inner, NULL, update, chunks, s.total + 1);
   return 0;
 }
 
-/* Rounds first_round … last_round−1 on so many threads, the clients in fixed chunks. */
-int TARGET(run)(const truthfl_job *job, float *inner, int64_t first_round, int64_t last_round, const int64_t *bounds,
-                int64_t chunks, int64_t threads) {
-  return run_team(job, inner, first_round, last_round, bounds, chunks, threads);
+/* Rounds first_round … last_round−1 on so many threads, the clients in fixed chunks; `before` as in `combine`. */
+int TARGET(run)(const truthfl_job *job, float *inner, float *before, int64_t first_round, int64_t last_round,
+                const int64_t *bounds, int64_t chunks, int64_t threads) {
+  return run_team(job, inner, before, first_round, last_round, bounds, chunks, threads);
 }
 
 /* Σ weight · ∇f over n given images (without the penalty), in the inner layout; the job has no bright pixels. */

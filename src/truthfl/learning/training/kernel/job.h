@@ -18,6 +18,7 @@ typedef struct {
   int64_t local_steps;
   float step_size;
   float penalty;            /* λ of the term (λ/2)‖w‖² */
+  float momentum;           /* the share of the last round's change that is added in the next one */
   int32_t height, width, channels, classes;
   int32_t filters;          /* 0: softmax regression; otherwise the one-layer CNN */
 } truthfl_job;

@@ -64,15 +64,23 @@ static void chunk(const truthfl_job *job, const shape *s, const float *p, int64_
   flush(job, s, p, w, update);
 }
 
-/* Adds the updates of all chunks, `step` floats apart, to the model, in order; the first update is overwritten. */
-static void combine(const truthfl_job *job, const shape *s, float *restrict p, float *restrict update, int64_t chunks,
-                    int64_t step) {
+/* Adds the updates of all chunks, `step` floats apart, to the model, in order; the first update is overwritten. Unless
+   `before` is NULL, momentum is added too: `before` is the model before the last round, and becomes that before this. */
+static void combine(const truthfl_job *job, const shape *s, float *restrict p, float *restrict before,
+                    float *restrict update, int64_t chunks, int64_t step) {
   float keep = 0.0f, size = job->step_size;
   for (int64_t k = 0; k < chunks; k++) keep += update[k * step + s->total];
   keep *= job->penalty;
   for (int64_t k = 1; k < chunks; k++)
     for (int64_t j = 0; j < s->total; j++) update[j] += update[k * step + j];
-  if (job->local_steps == 1)
+  if (before) {
+    float rate = job->local_steps == 1 ? -size : 1.0f; /* with several steps, `keep` is 0 */
+    for (int64_t j = 0; j < s->total; j++) {
+      float now = p[j];
+      p[j] = now + rate * (update[j] + keep * now) + job->momentum * (now - before[j]);
+      before[j] = now;
+    }
+  } else if (job->local_steps == 1)
     for (int64_t j = 0; j < s->total; j++) p[j] += -size * (update[j] + keep * p[j]);
   else
     for (int64_t j = 0; j < s->total; j++) p[j] += update[j];

@@ -5,7 +5,7 @@
 typedef struct {
   const truthfl_job *job;
   shape s;
-  float *p, *update; /* the model; the chunks' updates, `step` floats apart */
+  float *p, *before, *update; /* the model; that before the last round, or NULL; the chunks' updates, `step` floats apart */
   int64_t step, first, last, chunks;
   const int64_t *bounds;
   int64_t size;                 /* number of threads */
@@ -56,7 +56,7 @@ static void *take_part(void *of) {
       chunk(all->job, s, all->p, t, all->bounds[k], all->bounds[k + 1], w, local, local + all->step,
             all->update + k * all->step);
     if (atomic_fetch_sub(&all->busy, 1) > 1) continue;
-    if (!atomic_load(&all->failed)) combine(all->job, s, all->p, all->update, all->chunks, all->step);
+    if (!atomic_load(&all->failed)) combine(all->job, s, all->p, all->before, all->update, all->chunks, all->step);
     begin_round(all, t + 1);
   }
   free_scratch(w);
@@ -65,12 +65,13 @@ static void *take_part(void *of) {
 }
 
 /* The model and the updates are in memory of their own, in which rows of sixteen classes do not cross cache lines. */
-static int run_team(const truthfl_job *job, float *inner, int64_t first, int64_t last, const int64_t *bounds,
-                    int64_t chunks, int64_t threads) {
+static int run_team(const truthfl_job *job, float *inner, float *before, int64_t first, int64_t last,
+                    const int64_t *bounds, int64_t chunks, int64_t threads) {
   team all;
   memset(&all, 0, sizeof all);
   all.job = job;
   all.s = shape_of(job);
+  all.before = before;
   all.step = up(all.s.total + 1, LINE);
   all.first = first;
   all.last = last;
