@@ -445,3 +445,12 @@ def audition_model(
     """A client's solo model; `private_key` as in `train_alone`."""
     used = audition_samples(behaviour, features, labels, client, seed)
     return train_alone(model, *used, changed_recipe(recipe, behaviour.solo_recipe), seed, private_key)
+
+
+def solo_mean(models: NDArray[np.float32], weight: NDArray[np.float64]) -> Params:
+    """Round zero: the weighted mean of solo models (clients, parameters); weights are divided by their sum."""
+    share = weight / weight.sum()
+    total = np.zeros(models.shape[1])
+    for own, model in zip(share.tolist(), models, strict=True):
+        total += own * model.astype(np.float64)
+    return total.astype(np.float32)

@@ -1,4 +1,7 @@
-"""The audition contract: label pay by the test of a solo model, and computing pay. docs/mechanism.md, section 8."""
+"""The audition contract: pay for labels by the test of a solo model, a fixed amount for computing.
+
+docs/mechanism.md, section 8.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +26,11 @@ from truthfl.contracts.contract import (
     delivered_share,
 )
 from truthfl.contracts.setting import FloatArray
-from truthfl.contracts.solo import honest_above
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
     from truthfl.contracts.audition.plan import AuditionInputs
     from truthfl.contracts.planning import PilotSide, Plan
-
-NEVER_NEGATIVE = (
-    "solo_level",
-    "gate",
-    "label_slope",
-    "label_base",
-    "label_cap",
-    "joint_slope",
-    "joint_base",
-    "joint_cap",
-    "audition_pay",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,40 +46,35 @@ class Audition(Contract):
     solo_spread             standard deviation of that loss between honest clients
     gate                    a client takes part in the joint training if their solo loss is at most this much above
                             its level; if it is more than this below, the operator decides
-    label_slope     Φ^L_i   money lost per unit of solo loss
+    label_slope     Φ_i     money lost per unit of solo loss
     label_base              label pay at the expected solo loss: cost of labels and audition, and a margin
     label_cap               most label pay
-    joint_slope     Φ^C_i   money lost per unit of the joint model's test loss
-    joint_base              computing pay at the expected joint loss: cost of computing, and a margin
-    joint_cap               most computing pay
-    joint_constant          the expected joint loss is joint_constant + joint_curve / (labels taking part)
-    joint_curve     A
-    total_labels            Σ n'_i of all clients
     audition_pay            part of label_base for training alone; a client who does not pass does not get it
+    computing_base          pay for computing, if all reports are delivered
     """
 
     kind: ClassVar[str] = "audition"
     has_cap: ClassVar[bool] = True
     rescales: ClassVar[bool] = True
-    counts_loss_rise: ClassVar[bool] = True
+    is_calibrated: ClassVar[bool] = True
+    pays_by_joint_loss: ClassVar[bool] = False
     part_words: ClassVar[Mapping[str, str]] = {"label_pay": "labels", "computing_pay": "computing"}
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}
     formula: ClassVar[str] = (
         "label pay = label_base + label_slope * (solo_level + level_shift * solo_spread - solo_loss), less "
-        "audition_pay for who does not pass, from 0 to label_cap; computing pay = (joint_base + joint_slope * "
-        "(joint_constant + joint_curve / present_labels + loss_rise - test_loss), from 0 to joint_cap) * delivered / "
-        "asked, 0 for who does not pass; pay = their sum, rounded to whole units. loss_rise follows from "
-        "loss_by_rounds and the number of rounds that changed the model"
+        "audition_pay if the model does not pass, from 0 to label_cap; computing pay = computing_base * delivered / "
+        "asked, 0 if it does not pass; pay = their sum, rounded to whole units"
     )
-    formula_keys: ClassVar[tuple[str, ...]] = ("terms.formula_labels", "terms.formula_computing", "terms.formula_sum")
+    formula_keys: ClassVar[tuple[str, ...]] = ("terms.formula_labels", "terms.formula_fixed", "terms.formula_sum")
     dropping_out: ClassVar[str] = (
-        "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
-        "joint training and is paid for labels alone, by the formula. In a round in which a report is late, missing or "
-        "refused, the others' reports count for it too, in proportion to their weights. An empty report is refused. "
-        "Computing pay is the amount times the share of the rounds she was asked in whose report was taken. Pay is "
-        "never negative. Who sends a model that is nearly the joint model, or a solo model, of an earlier job of the "
-        "same task is not paid. A model whose loss is more than the gate below its level is shown to the operator, who "
-        "may refuse it by a signed command within audition_seconds; then it is not paid either."
+        "A participant who sends no audition in time, or one whose loss is more than the gate above its level, does "
+        "not pass: they take no part in the joint training and are paid for labels alone, by the formula. In a round "
+        "in which a report is late, missing or refused, the others' reports count for it too, in proportion to their "
+        "weights. An empty report is refused. Computing pay is the amount times the share of the participant's "
+        "requested reports that were taken. Pay is never negative. A participant whose model is nearly the joint "
+        "model, or a solo model, of an earlier job of the same task is not paid. A model whose loss is more than the "
+        "gate below its level is shown to the operator, who may refuse it by a signed command within audition_seconds; "
+        "then it is not paid either."
     )
     dropping_out_key: ClassVar[str] = "terms.dropping_out_audition"
 
@@ -101,13 +86,8 @@ class Audition(Contract):
     label_slope: FloatArray
     label_base: FloatArray
     label_cap: FloatArray
-    joint_slope: FloatArray
-    joint_base: FloatArray
-    joint_cap: FloatArray
-    joint_constant: FloatArray
-    joint_curve: FloatArray
-    total_labels: FloatArray
     audition_pay: FloatArray
+    computing_base: FloatArray
 
     @classmethod
     def plan_on(cls, pilot: PilotSide, people: People, prices: Prices) -> Plan:
@@ -128,7 +108,7 @@ class Audition(Contract):
         """Labels, batches and terms, from what the pilot measured."""
         from truthfl.contracts.audition.plan import plan_audition
 
-        usual = plan_audition(inputs).contract
+        usual = plan_audition(inputs)
         if isinstance(usual, cls):
             return usual
         own = {field.name for field in fields(cls)} - {field.name for field in fields(usual)}
@@ -137,11 +117,8 @@ class Audition(Contract):
             raise InputError(f"the contract {cls.kind!r} has additional terms, {names}; its plan must set them.")
         return cls(**{field.name: getattr(usual, field.name) for field in fields(usual)})
 
-    def stop_chance(self) -> FloatArray:
-        return honest_above(self.gate, self.solo_spread * np.sqrt(1.0 + self.labels / self.total_labels))
-
     def label_pay(self, observation: Observation, passed: NDArray[np.bool_] | None = None) -> FloatArray:
-        """Pay for labels; 0 without a solo loss (NaN). A solo loss of None stands for the expected one.
+        """Pay for labels; 0 without a solo loss (NaN). No solo result stands for the expected one.
 
         passed  what `passes` returned, if it was called already
         """
@@ -153,19 +130,10 @@ class Audition(Contract):
         amount = amount - np.where(passed, 0.0, self.audition_pay)
         return np.asarray(np.where(np.isnan(solo), 0.0, np.clip(amount, 0.0, self.label_cap)))
 
-    def expected_joint_loss(self, observation: Observation) -> FloatArray:
-        """The joint loss expected for the labels and rounds that took part."""
-        present = self.total_labels if observation.present_labels is None else observation.present_labels
-        expected = self.joint_constant + self.joint_curve / np.maximum(np.asarray(present, dtype=float), 1.0)
-        return np.asarray(expected + observation.loss_rise)
-
     def computing_pay(self, observation: Observation, passed: NDArray[np.bool_] | None = None) -> FloatArray:
         """Pay for computing; 0 for those who did not pass."""
         passed = self.passes(observation) if passed is None else passed
-        loss = np.asarray(observation.test_loss, dtype=float)
-        amount = self.joint_base + self.joint_slope * (self.expected_joint_loss(observation) - loss)
-        paid = delivered_share(np.clip(amount, 0.0, self.joint_cap), observation)
-        return np.asarray(np.where(passed, paid, 0.0))
+        return np.asarray(np.where(passed, delivered_share(self.computing_base, observation), 0.0))
 
     def pay(self, observation: Observation) -> FloatArray:
         """Label pay and computing pay."""
@@ -180,33 +148,27 @@ class Audition(Contract):
         }
 
     def most_parts(self) -> dict[str, FloatArray]:
-        return {"label_pay": self.label_cap, "computing_pay": self.joint_cap}
+        return {"label_pay": self.label_cap, "computing_pay": self.computing_base}
 
     def require_sound_terms(self) -> None:
         """Raise `InputError` unless all terms are finite, caps are not below pay, and quantities are not negative."""
-        terms = self.terms()
-        for name, values in terms.items():
+        for name, values in self.terms().items():
             if not np.isfinite(values).all():
                 raise InputError(f"the offer's {name} is not finite.")
-        for name in NEVER_NEGATIVE:
-            if (terms[name] < 0).any():
-                raise InputError(f"the offer's {name} is {terms[name].min()}; it must be a number from 0 on.")
+            if (values < 0).any():
+                raise InputError(f"the offer's {name} is {values.min()}; it must be a number from 0 on.")
         if (self.solo_spread <= 0).any():
             raise InputError("the offer's solo_spread is not above 0.")
-        for part in ("label", "joint"):
-            if (terms[f"{part}_base"] > terms[f"{part}_cap"]).any():
-                raise InputError(f"the offer's {part}_cap is below its {part}_base: that much could never be paid.")
-        if (self.total_labels < self.labels).any():
-            raise InputError("the offer's total_labels are fewer than your own.")
+        if (self.label_base > self.label_cap).any():
+            raise InputError("the offer's label_cap is below its label_base: that much could never be paid.")
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
-        """Nothing, and both caps."""
-        return np.zeros_like(self.label_cap), self.label_cap + self.joint_cap
+        """Nothing, and the most of both parts."""
+        return np.zeros_like(self.label_cap), np.asarray(sum(self.most_parts().values()))
 
     def deviation(self, expected_loss: float, loss_error: float) -> FloatArray:  # noqa: ARG002
-        """Of label pay and computing pay together; label pay varies with the samples that a client happens to hold."""
-        label_error = (self.label_cap - self.label_base) / CAP_DEVIATIONS
-        return np.asarray(np.sqrt(np.square(label_error) + np.square(self.joint_slope * loss_error)))
+        """Of label pay, which varies with the samples that a client happens to hold."""
+        return np.asarray((self.label_cap - self.label_base) / CAP_DEVIATIONS)
 
     def explanation(self, money: Callable[[float], str]) -> list[str]:
         return [
@@ -220,51 +182,50 @@ class Audition(Contract):
                 expected=money(float(self.label_base[0])),
                 worth=money(float(self.label_slope[0]) / 100),
             ),
-            coded(
-                "explanation.audition_computing",
-                "For computing: about {expected}, if the model that all train together turns out as expected of those "
-                "who take part. What others do badly is not taken from your label pay.",
-                expected=money(float(self.joint_base[0])),
-            ),
+            self.computing_words(money),
             coded(
                 "explanation.audition_limits",
-                "You never owe anything, and the most you can be paid is {most}. A model that is as bad as that of one "
-                "honest participant in 10,000 is stopped: its labels would harm the joint model.",
-                most=money(float(self.label_cap[0] + self.joint_cap[0])),
+                "You never owe anything, and the most you can be paid is {most}. A model that is far worse than honest "
+                "ones is stopped: its labels would harm the joint model.",
+                most=money(float(sum(part[0] for part in self.most_parts().values()))),
             ),
         ]
 
+    def computing_words(self, money: Callable[[float], str]) -> str:
+        """How computing is paid, for the only client of this contract."""
+        return coded(
+            "explanation.audition_computing",
+            "For computing: {amount}, in equal parts for the rounds in which your report is taken. What others do does "
+            "not change your pay for it.",
+            amount=money(float(self.computing_base[0])),
+        )
+
     def calculation(self, observation: Observation) -> list[CalculationStep]:
-        one = {name: float(np.ravel(values)[0]) for name, values in self.terms().items()}
         label_pay, computing = (float(np.ravel(part(observation))[0]) for part in (self.label_pay, self.computing_pay))
         level = float(np.ravel(self.expected_solo_loss(observation))[0])
         solo = level if observation.solo is None else float(np.ravel(observation.solo.loss)[0])
-        solo_words: float | str = "no model" if np.isnan(solo) else solo
-        steps = [
-            CalculationStep(
-                "for labels = base + slope × (expected solo loss − your solo loss), from 0 to the cap",
-                (one["label_base"], "+", one["label_slope"], "× (", level, "−", solo_words, ")"),
-                label_pay,
-                "labels",
-            )
-        ]
+        solo_words: float | str = coded("calculation.no_model", "no model") if np.isnan(solo) else solo
+        base, slope = float(self.label_base[0]), float(self.label_slope[0])
+        labels = coded(
+            "calculation.audition.labels",
+            "for labels = base + slope × (expected loss of your own model − its loss), from 0 to the cap",
+        )
+        steps = [CalculationStep(labels, (base, "+", slope, "× (", level, "−", solo_words, ")"), label_pay)]
         if bool(np.ravel(self.passes(observation))[0]):
-            expected = float(np.ravel(self.expected_joint_loss(observation))[0])
-            loss = float(np.ravel(observation.test_loss)[0])
-            numbers: tuple[float | int | str, ...] = (
-                one["joint_base"], "+", one["joint_slope"], "× (", expected, "−", loss, ")",
-            )  # fmt: skip
-            words, name = (
-                "for computing = base + slope × (expected joint loss − joint loss), from 0 to the cap",
-                "computing",
-            )
-            if observation.delivered is not None and observation.asked is not None:
-                counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
-                numbers, words = ("(", *numbers, ") ×", *counts), f"{words}, × reports taken / asked for"
-                name = "computing_by_reports"
-            steps.append(CalculationStep(words, numbers, computing, name))
+            steps.append(self.computing_step(observation, computing))
         else:
-            words = "for computing: you did not take part in the joint training"
-            steps.append(CalculationStep(words, (), 0.0, "no_computing"))
-        total = "pay = for labels + for computing"
-        return [*steps, CalculationStep(total, (label_pay, "+", computing), label_pay + computing, "total")]
+            words = coded(
+                "calculation.audition.no_computing", "for computing: you did not take part in the joint training"
+            )
+            steps.append(CalculationStep(words, (), 0.0))
+        total = coded("calculation.audition.total", "pay = for labels + for computing")
+        return [*steps, CalculationStep(total, (label_pay, "+", computing), label_pay + computing)]
+
+    def computing_step(self, observation: Observation, computing: float) -> CalculationStep:
+        """The step of the calculation of the only client of this contract that leads to this computing pay."""
+        words = coded("calculation.audition.computing", "for computing = amount × reports taken / asked for")
+        numbers: tuple[float | int | str, ...] = (float(self.computing_base[0]),)
+        if observation.delivered is not None and observation.asked is not None:
+            counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
+            numbers = (*numbers, "×", *counts)
+        return CalculationStep(words, numbers, computing)

@@ -12,9 +12,10 @@ from truthfl.learning.models.model import Features, Labels
 from truthfl.learning.people.labels import asked_order
 from truthfl.learning.solo import Recipe, losses_of_groups
 
-PILOT_CLIENTS = 120
+PILOT_CLIENTS = 96
 PILOT_SEED = 11  # of the pilot clients' samples
-SEED = 0  # of the solo models' start and draws
+SEED = 0  # of the test, and the first one of the solo models' starts and draws
+DRAWS = 8  # seeds of these: with a single one all pilot clients would be lucky or unlucky together
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class PilotClients:
         groups = [
             (recipe, [partial(samples, rows[:labels]) for rows in self.rows[:clients]]) for labels, recipe in works
         ]
-        return losses_of_groups(self.side.pilot.model, groups, self.side.test, SEED)
+        return losses_of_groups(self.side.pilot.model, groups, self.side.test, SEED, draws=DRAWS)
 
 
 def draw_pilot_clients(side: ServerSide, most_labels: int, seed: int) -> PilotClients:
