@@ -261,8 +261,7 @@ def measure_absence(side: ServerSide, batches: FloatArray) -> FloatArray:
         for kind in (1, 2):
             kind_of = np.where(np.arange(count) == client, kind, 0)
             profiles += [Profile.of_kinds(kinds, kind_of, assigned)] * len(seeds)
-    with np.errstate(over="ignore", invalid="ignore"):
-        trained = train(federated, profiles, seeds * (1 + 2 * len(clients)), evaluate_on={"test": side.test})
+    trained = train(federated, profiles, seeds * (1 + 2 * len(clients)), evaluate_on={"test": side.test})
     losses = trained.evaluations["test"].loss[:, -1].reshape(-1, len(seeds))
     rises = (losses[1:] - losses[0]).reshape(len(clients), 2, len(seeds)).mean(axis=(0, 2))
     rise = float(rises.min()) if np.isfinite(rises).all() else 0.0
