@@ -17,7 +17,7 @@ import numpy as np
 
 from truthfl import Observation, SoloResult
 from truthfl.contracts.solo import peer_shifts
-from truthfl.job import read_job
+from truthfl.job import participants, read_job
 
 BELOW = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 12.0)  # spreads
 SEED = 3
@@ -28,7 +28,7 @@ def planned(people: int):
     job = read_job(None)
     fields = job.document()["clients"]
     chosen = {name: value[:people] if isinstance(value, list) else value for name, value in fields.items()}
-    job = job.with_clients(type(job.clients)(**chosen | {"behaviour": ["truthful"] * people}))
+    job = job.with_clients(participants(**chosen | {"behaviour": ["truthful"] * people}))
     plan = job.plan(job.server_side())
     solo = plan.details.solo
     place = int(np.argmin(np.abs(solo.labels - float(plan.contract.labels.mean()))))

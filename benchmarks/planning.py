@@ -27,7 +27,7 @@ from truthfl.contracts.audition.plan import best_choice
 from truthfl.contracts.deviation import best_deviation
 from truthfl.contracts.lceme import pilot as pilot_measurement
 from truthfl.contracts.setting import Training
-from truthfl.job import ContractChoice, DataJob, Participants, ServerSettings
+from truthfl.job import ContractChoice, DataJob, ServerSettings, participants
 from truthfl.learning.data.federations import Data, ModelChoice
 from truthfl.learning.pilot.runs import PilotDesign
 
@@ -55,7 +55,7 @@ def job(clients: int, contract: str) -> DataJob:
         ModelChoice(),
         Training(100),
         ServerSettings(loss_value=value, test_samples=10_000),
-        Participants([200] * clients, label_cost=1.0, sample_cost=0.0006),
+        participants([200] * clients, label_cost=1.0, sample_cost=0.0006),
         ContractChoice(contract),
         tune_step=True,
     )

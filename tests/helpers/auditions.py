@@ -22,7 +22,7 @@ from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.participants import InProcessGrid, grid_of, simulated_participants
 from truthfl.flower_patches import set_origin
 from truthfl.home import participant_folder
-from truthfl.job import DataJob, read_job
+from truthfl.job import DataJob, participants, read_job
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.learning.solo import Recipe, train_alone
 from truthfl.ledger.book import open_ledger
@@ -100,7 +100,7 @@ def audition_job(folder, behaviours=None, **server):
     """The job, with these behaviours of clients and settings of the server."""
     job = read_job(audition_job_file(folder))
     if behaviours is not None:
-        job = job.with_clients(type(job.clients)(**job.document()["clients"] | {"behaviour": behaviours}))
+        job = job.with_clients(participants(**job.document()["clients"] | {"behaviour": behaviours}))
     return replace(job, server=replace(job.server, **{"most_pay": ALLOWED} | server))
 
 

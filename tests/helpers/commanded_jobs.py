@@ -22,7 +22,7 @@ from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.participants import FIRST_NODE, InProcessGrid, grid_of, simulated_participants
 from truthfl.home import participant_folder
-from truthfl.job import read_job
+from truthfl.job import participants, read_job
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.checking import check, check_receipt
@@ -111,7 +111,7 @@ def lceme_job(folder, **clients):
     """The small job without an audition, of honest clients."""
     job = read_job(small_job_file(folder, "rounds = 30", "rounds = 12\nstep_size = 0.5"))
     changed = job.document()["clients"] | {"behaviour": ["truthful"] * 4} | clients
-    return job.with_clients(type(job.clients)(**changed))
+    return job.with_clients(participants(**changed))
 
 
 def made(folder):

@@ -2,7 +2,7 @@
 
 from truthfl.job.job_file import job_of_text, read_classes, read_job, read_job_text
 from truthfl.job.jobs import ConstantsJob, DataJob, plan_job
-from truthfl.job.sections import ContractChoice, Participants, PrivacySettings, ServerSettings
+from truthfl.job.sections import ContractChoice, Participants, PrivacySettings, ServerSettings, participants
 
 __all__ = [
     "ConstantsJob",
@@ -12,6 +12,7 @@ __all__ = [
     "PrivacySettings",
     "ServerSettings",
     "job_of_text",
+    "participants",
     "plan_job",
     "read_classes",
     "read_job",

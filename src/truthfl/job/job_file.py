@@ -21,9 +21,9 @@ from truthfl.job.jobs import ConstantsJob, DataJob
 from truthfl.job.sections import (
     DEFAULT_CONTRACT,
     ContractChoice,
-    Participants,
     PrivacySettings,
     ServerSettings,
+    participants,
     task_from,
 )
 from truthfl.learning.data.federations import OWN, Data, ModelChoice
@@ -91,7 +91,7 @@ def _job(tables: Mapping[str, Any], folder: Path) -> ConstantsJob | DataJob:
         "contract": ContractChoice,
     }
     data_sections: dict[str, Callable[..., Any]] = {
-        "clients": Participants,
+        "clients": participants,
         "training": Training,
         "data": Data,
         "model": _plain_model,

@@ -12,7 +12,6 @@ docs/mechanism.md, section 8.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -28,7 +27,15 @@ from truthfl.learning.models.model import Features, Labels, Model, Params
 from truthfl.learning.models.softmax import SoftmaxRegression
 from truthfl.learning.people.behaviour import Behaviour, SoloRecipe, Unlabeled
 from truthfl.learning.privacy import DrawKey, PrivateModel, subkey
-from truthfl.learning.training.compute import Elsewhere, elsewhere, kernel, one_blas_thread, supports, usual_threads
+from truthfl.learning.training.compute import (
+    Elsewhere,
+    elsewhere,
+    kernel,
+    one_blas_thread,
+    supports,
+    training_threads,
+    usual_threads,
+)
 from truthfl.learning.training.draws import Purpose, bits, key
 from truthfl.learning.training.local_training import after_steps, drawn_batches, local_model, samples_by_hand
 from truthfl.learning.training.rounds import make_engine
@@ -157,13 +164,8 @@ def train_all_alone(
         return engine.unpack(inner)
 
     workers = usual_threads() if threads is None else threads
-    with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():
-        if workers == 1:
-            trained = [train_one(own) for own in samples]
-        else:
-            with ThreadPoolExecutor(workers) as pool:
-                trained = list(pool.map(train_one, samples))
-    return np.stack(trained)
+    with training_threads(workers) as pool:
+        return np.stack(list((map if workers == 1 else pool.map)(train_one, samples)))
 
 
 def _by_steps(
@@ -254,7 +256,7 @@ def losses_of_groups(
         return solo_losses(model, block, test, seed, threads=1)
 
     workers = usual_threads() if threads is None else threads
-    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+    with training_threads(workers) as pool:
         works = [(recipe, k, samples) for recipe, members in groups for k, samples in enumerate(members)]
         models = pool.map(trained, works)
         sizes = [min(BLOCK, len(members) - k) for _, members in groups for k in range(0, len(members), BLOCK)]
@@ -320,12 +322,9 @@ def solo_losses(
         return corrected_losses(np.stack([scores(one) for one in block]), labels)
 
     workers = usual_threads() if threads is None else threads
-    with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():
-        if workers == 1 or len(params) <= BLOCK:
-            losses = [tested(first) for first in range(0, len(params), BLOCK)]
-        else:
-            with ThreadPoolExecutor(workers) as pool:
-                losses = list(pool.map(tested, range(0, len(params), BLOCK)))
+    with training_threads(workers) as pool:
+        each = map if workers == 1 or len(params) <= BLOCK else pool.map
+        losses = list(each(tested, range(0, len(params), BLOCK)))
     return np.concatenate(losses) if losses else np.empty(0)
 
 
@@ -445,12 +444,3 @@ def audition_model(
     """A client's solo model; `private_key` as in `train_alone`."""
     used = audition_samples(behaviour, features, labels, client, seed)
     return train_alone(model, *used, changed_recipe(recipe, behaviour.solo_recipe), seed, private_key)
-
-
-def solo_mean(models: NDArray[np.float32], weight: NDArray[np.float64]) -> Params:
-    """Round zero: the weighted mean of solo models (clients, parameters); weights are divided by their sum."""
-    share = weight / weight.sum()
-    total = np.zeros(models.shape[1])
-    for own, model in zip(share.tolist(), models, strict=True):
-        total += own * model.astype(np.float64)
-    return total.astype(np.float32)

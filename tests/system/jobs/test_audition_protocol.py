@@ -41,7 +41,7 @@ from truthfl.federation.simulated.report import client_rows, results_document, s
 from truthfl.flower_patches import CLIENT_APP_FAILED, set_origin
 from truthfl.home import participant_folder
 from truthfl.home.record import COMMITTED, OPENED, RoundRecord, arrival_word, open_rounds
-from truthfl.job import DataJob, PrivacySettings, read_job
+from truthfl.job import DataJob, PrivacySettings, participants, read_job
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.people.behaviour import from_strategy
 from truthfl.learning.people.behaviours import BEHAVIOURS, behaviour
@@ -639,7 +639,7 @@ def test_simulated_labels_are_those_of_the_trainer(honest):
 def plans_for_two(plans):
     def plan(job, side):  # noqa: ARG001
         told = job.document()["clients"]
-        two = job.with_clients(type(job.clients)(**{name: values[::2] for name, values in told.items()}))
+        two = job.with_clients(participants(**{name: values[::2] for name, values in told.items()}))
         return replace(plans(two, two.server_side()), left_out=dict.fromkeys(["Ben", "Dora"], WORTH_LESS))
 
     return plan
@@ -817,7 +817,7 @@ def test_whether_it_pays_counts_labels_asked_and_training_alone(honest):
 def test_clients_who_are_there_in_some_rounds_only(tmp_path, plans):
     job = audition_job(tmp_path, LIARS)
     told_clients = job.document()["clients"] | {"participation": [1.0, 0.5, 0.5, 0.5]}
-    setting = Setting(tmp_path, plans, job=job.with_clients(type(job.clients)(**told_clients)))
+    setting = Setting(tmp_path, plans, job=job.with_clients(participants(**told_clients)))
     found = setting.go()
     assert 0 < found.asked["Dora"] < 12
     assert found.asked["Ben"] == 0
@@ -879,7 +879,7 @@ def test_rounds_that_cannot_be_run_without_her_are_not_taken_from_the_others(tmp
     """Of three with masked reports one dies: two are left, no sum is unmasked, and the model stays as it is."""
     job = replace(audition_job(tmp_path, round_seconds=0.02), privacy=PrivacySettings(secure_aggregation=True))
     clients = {name: values[:3] for name, values in job.document()["clients"].items()}
-    setting = Setting(tmp_path, Plans(), job=job.with_clients(type(job.clients)(**clients)))
+    setting = Setting(tmp_path, Plans(), job=job.with_clients(participants(**clients)))
     found = setting.go(dies_after_a_round(setting))
     assert held(setting, found) is None
     assert [entry.document["model"] != entry.document["previous"] for entry in found.rounds] == [True] + [False] * 11
@@ -901,7 +901,7 @@ def test_where_two_of_three_pass_there_are_no_masked_rounds_and_receipts_hold(tm
     """The contract promised sums of at least three: all are told, labels are paid, and the model stays the first."""
     job = replace(audition_job(tmp_path, round_seconds=0.02), privacy=PrivacySettings(secure_aggregation=True))
     clients = {name: values[:3] for name, values in job.document()["clients"].items()}
-    setting = Setting(tmp_path, Plans(), job=job.with_clients(type(job.clients)(**clients)))
+    setting = Setting(tmp_path, Plans(), job=job.with_clients(participants(**clients)))
     labels = setting.people[BEN].labels
     setting.people[BEN].labels = lambda offer: np.full_like(labels(offer), 3)
     found = setting.go()
@@ -932,7 +932,7 @@ def test_where_two_of_three_pass_there_are_no_masked_rounds_and_receipts_hold(tm
 def test_two_get_no_offers_with_masks(tmp_path):
     job = replace(audition_job(tmp_path), privacy=PrivacySettings(secure_aggregation=True))
     clients = {name: values[:2] for name, values in job.document()["clients"].items()}
-    setting = Setting(tmp_path, Plans(), job=job.with_clients(type(job.clients)(**clients)))
+    setting = Setting(tmp_path, Plans(), job=job.with_clients(participants(**clients)))
     assert "secure_aggregation is true, and 2 would take part; masked reports need 3" in told(setting.go)
 
 

@@ -19,6 +19,7 @@ from truthfl.federation.protocol.server import is_complete, job_name
 from truthfl.federation.simulated.participants import InProcessGrid
 from truthfl.flower_patches import NODE_UNAVAILABLE
 from truthfl.home import participant_folder
+from truthfl.job import participants
 from truthfl.job.sections import PrivacySettings
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.book import open_ledger
@@ -197,7 +198,7 @@ def test_rounds_that_cannot_change_the_model_cost_nobody_who_is_there(tmp_path):
     clients = job.document()["clients"]
     three = {name: column[:3] if isinstance(column, list) else column for name, column in clients.items()}
     server, privacy = replace(job.server, round_seconds=0.3), PrivacySettings(secure_aggregation=True)
-    job = replace(job.with_clients(type(job.clients)(**three)), server=server, privacy=privacy)
+    job = replace(job.with_clients(participants(**three)), server=server, privacy=privacy)
     job = replace(job, training=replace(job.training, rounds=3))
     setting = Commanded(tmp_path, quick, job=job)
     away = job.clients.name[0]

@@ -17,7 +17,7 @@ from truthfl.federation.operator.kept_jobs import fixed_draws
 from truthfl.federation.simulated.in_process import run_job
 from truthfl.federation.simulated.payoff import joint_payoffs
 from truthfl.federation.simulated.report import client_rows, summary_sentences
-from truthfl.job import read_job
+from truthfl.job import participants, read_job
 from truthfl.learning.data.federations import Data, ModelChoice, build_federation
 from truthfl.learning.people.behaviour import from_strategy
 from truthfl.learning.people.behaviours import behaviour
@@ -86,7 +86,7 @@ def test_a_job_pays_what_the_contract_says(planned, tmp_path):
 
 
 def with_behaviours(job, behaviours):
-    return job.with_clients(type(job.clients)(**job.document()["clients"] | {"behaviour": behaviours}))
+    return job.with_clients(participants(**job.document()["clients"] | {"behaviour": behaviours}))
 
 
 def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_honest(planned, tmp_path):

@@ -141,7 +141,7 @@ def warnings(planned, cost):
 
 def test_the_plan_warns_of_work_that_is_worth_less_than_it_costs(small):
     job = small[0]
-    dear = replace(job, clients=replace(job.clients, labeling_cost=[50_000.0] * 4))
+    dear = replace(job, clients=replace(job.clients, labeling_cost=np.full(4, 50_000.0)))
     planned = shown_plan(dear, *plan_and_search(dear))
     worth, error = planned.report.worth, planned.report.worth_error
     cost = np.full(4, 50_000.0)

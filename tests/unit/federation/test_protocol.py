@@ -33,7 +33,7 @@ from truthfl.federation.simulated.participants import (
 )
 from truthfl.flower_patches import set_origin
 from truthfl.home import participant_folder
-from truthfl.job import PrivacySettings, read_job
+from truthfl.job import PrivacySettings, participants, read_job
 from truthfl.learning.people.behaviour import Behaviour, Unlabeled
 from truthfl.learning.people.behaviours import BEHAVIOURS, behaviour
 from truthfl.learning.people.profile import Profile
@@ -132,7 +132,7 @@ def of_training(reply):
 def behaving(folder, behaviours, step=STEP):
     """The small job with clients who behave so."""
     job = read_job(small_job_file(folder, *step))
-    return job.with_clients(type(job.clients)(**job.document()["clients"] | {"behaviour": behaviours}))
+    return job.with_clients(participants(**job.document()["clients"] | {"behaviour": behaviours}))
 
 
 def by_the_trainers(setting, found):

@@ -213,9 +213,9 @@ def test_reports_that_grow_from_round_to_round_stay_finite(fabricate):
     report, _ = reported(replace(BEHAVIOURS["echo"], name="my own", fabricate=fabricate), received)
     assert np.isfinite(report).all()
     federated = Federated(MODEL, DIGITS, iid_partition(len(DIGITS), [50, 50], seed=1), Training(120, 1, 0.3))
-    with np.errstate(over="ignore", invalid="ignore"):
-        liar = replace(BEHAVIOURS["echo"], name="my own", fabricate=fabricate)
-        train(federated, Profile([liar, "truthful"], 10), [1], threads=1)
+    liar = replace(BEHAVIOURS["echo"], name="my own", fabricate=fabricate)
+    for threads, seeds in ((1, [1]), (2, [1]), (2, [1, 2])):
+        train(federated, Profile([liar, "truthful"], 10), seeds, threads=threads)
 
 
 @pytest.mark.parametrize(

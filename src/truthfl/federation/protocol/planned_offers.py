@@ -16,7 +16,7 @@ from truthfl.federation.protocol.enrolment import Roster, reckoned, require_with
 from truthfl.federation.protocol.job_task import task_terms
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.instructions import Instructions
-from truthfl.job import DataJob, Participants, ServerSettings
+from truthfl.job import DataJob, ServerSettings, participants
 from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.training.aggregation import is_own
 from truthfl.ledger.terms import FEWEST_MASKED, MEAN, MOST_OF_ALL, OWN, Agreement, TriedLie, weights_fault
@@ -272,7 +272,7 @@ def _with_enrolled_clients(roster: Roster, job: DataJob, names: list[str]) -> Da
         reckoned(roster.descriptions[name], roster.limits[name], float(clients.labeling_cost[row]))
         for name, row in zip(names, rows, strict=True)
     ]
-    enrolled = Participants(
+    enrolled = participants(
         name=names,
         dataset_size=[client.samples for client in own],
         labeling_cost=[client.labeling_cost for client in own],
@@ -280,4 +280,4 @@ def _with_enrolled_clients(roster: Roster, job: DataJob, names: list[str]) -> Da
         behaviour=[clients.behaviour[row] for row in rows],
         participation=[float(clients.participation[row]) for row in rows],
     )
-    return job.with_clients(enrolled.with_stated([client.stated for client in own]))
+    return job.with_clients(replace(enrolled, stated=tuple(client.stated for client in own)))

@@ -117,9 +117,8 @@ def _losses(
 ) -> NDArray[np.float64]:
     batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (len(federated.partition),))
     honest, draws = Strategies.truthful(batches), np.tile(np.arange(seeds), len(steps))
-    with np.errstate(over="ignore", invalid="ignore"):  # training may diverge; its loss is then infinite
-        trained = train(
-            federated, honest, draws, step_sizes=np.repeat(steps, seeds), evaluate_on={"evaluation": evaluation}
-        )
+    trained = train(
+        federated, honest, draws, step_sizes=np.repeat(steps, seeds), evaluate_on={"evaluation": evaluation}
+    )
     losses = trained.evaluations["evaluation"].loss[:, -1].reshape(len(steps), seeds)
     return np.where(np.isfinite(losses), losses, np.inf)

@@ -12,10 +12,11 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,18 @@ def one_blas_thread() -> Iterator[None]:
     finally:
         for library, count in several:
             library.set_num_threads(count)
+
+
+@contextmanager
+def training_threads(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads to train in, with one BLAS thread each; in them, and here, NumPy does not warn of what diverges.
+
+    NumPy keeps for each thread what it warns of.
+    """
+    silence = partial(np.seterr, over="ignore", invalid="ignore")
+    with np.errstate(), one_blas_thread(), ThreadPoolExecutor(workers, initializer=silence) as pool:
+        silence()
+        yield pool
 
 
 @cache

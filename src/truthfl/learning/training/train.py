@@ -23,7 +23,7 @@ from truthfl.learning.data.partition import Federated
 from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.models.model import Features, Labels, Params
 from truthfl.learning.people.profile import Profile
-from truthfl.learning.training.compute import MOST_BLOCKS, Elsewhere, elsewhere, one_blas_thread, usual_threads
+from truthfl.learning.training.compute import MOST_BLOCKS, Elsewhere, elsewhere, training_threads, usual_threads
 from truthfl.learning.training.rounds import (
     Engine,
     NumPyEngine,
@@ -76,7 +76,7 @@ def train(
     threads: int | None = None,
     progress: Callable[[], None] | None = None,
 ) -> TrainingResult:
-    """Train once per seed.
+    """Train once per seed. A training may diverge, without a warning: look at its losses.
 
     strategies   strategies (N,) for all runs or (runs, N); or a profile of behaviours, or a list with one per run
     labels       labels to train with, (samples,) or (runs, samples), ordered by client; by default each run's labels
@@ -121,7 +121,7 @@ def train(
             refused.update(single.refused)
         return params, evaluations, dict(refused)
 
-    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+    with training_threads(workers) as pool:
         if not few:
             results = list(pool.map(train_run, runs, initial))
         else:
@@ -186,7 +186,7 @@ def honest_runs(runs: Sequence[HonestRun], test: LabeledSamples) -> tuple[NDArra
     if other is not None:
         results = other("learning.training.train:honest_run", test, runs)
     else:
-        with one_blas_thread(), ThreadPoolExecutor(usual_threads()) as pool:
+        with training_threads(usual_threads()) as pool:
             results = list(pool.map(partial(honest_run, test), runs))
     return np.array([float(result["loss"]) for result in results]), np.stack([result["params"] for result in results])
 
@@ -246,18 +246,17 @@ def train_in_blocks(
 def train_block(common: Common, own: Own) -> Mapping[str, NDArray[Any]]:
     """The results of one block as named arrays; `refused` has a row (run, client, reports) for each client."""
     (federated, data_sets, every), (seeds, strategies, labels, step_sizes, start) = common, own
-    with np.errstate(over="ignore", invalid="ignore"):  # a training may diverge; whoever called `train` looks at it
-        trained = train(
-            federated,
-            strategies,
-            seeds,
-            labels=labels,
-            step_sizes=step_sizes,
-            start=start,
-            evaluate_on=data_sets,
-            every=every,
-            threads=1,
-        )
+    trained = train(
+        federated,
+        strategies,
+        seeds,
+        labels=labels,
+        step_sizes=step_sizes,
+        start=start,
+        evaluate_on=data_sets,
+        every=every,
+        threads=1,
+    )
     refused = [
         (run, client, count)
         for run, by_client in enumerate(trained.refused_reports)
