@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from truthfl.contracts.audition.pilot import measure_solo_stage
 from truthfl.contracts.contract import Contract, Evidence, People, PlanInputs, Prices, require_collected, require_sound
 from truthfl.contracts.details import LossModelDetails, PlanDetails, PlanWorth, honest_cost
+from truthfl.contracts.formulas import COMMON
 from truthfl.contracts.lceme.pilot import Calibration, measure_pilot
 from truthfl.contracts.setting import Clients, FloatArray, Training
 from truthfl.learning.data.federations import ServerSide
@@ -59,6 +60,8 @@ class Plan:
     left_out       the reasons why others are not asked, by name
     recipe         of solo training; None if the contract needs no solo models
     solo_cost      (clients,) cost of training alone
+    start          where training starts, as in `JobTerms`
+    solo_bound     the longest solo model that is taken (L2 norm); 0.0 for no bound
     """
 
     training: Training
@@ -76,6 +79,8 @@ class Plan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
     solo_cost: FloatArray | float = 0.0
+    start: str = COMMON
+    solo_bound: float = 0.0
 
     @property
     def expected_loss(self) -> float:

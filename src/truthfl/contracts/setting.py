@@ -288,14 +288,17 @@ class Clients:
 
 @dataclass(frozen=True)
 class Training:
-    """Training parameters: T `rounds`, H `local_steps` in each, step size η."""
+    """Training parameters: T `rounds`, H `local_steps` in each, step size η.
+
+    There may be 0 rounds where training starts from solo models. LCEME's formulas refuse that (`require_rounds`).
+    """
 
     rounds: int
     local_steps: int = 1
     step_size: float = 0.05
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rounds", whole_number("rounds", self.rounds, at_least=1))
+        object.__setattr__(self, "rounds", whole_number("rounds", self.rounds, at_least=0))
         object.__setattr__(self, "local_steps", whole_number("local_steps", self.local_steps, at_least=1))
         object.__setattr__(self, "step_size", number("step_size", self.step_size, positive=True))
 
@@ -303,6 +306,11 @@ class Training:
     def total_steps(self) -> int:
         """T·H."""
         return self.rounds * self.local_steps
+
+
+def require_rounds(training: Training, field: str = "rounds") -> None:
+    """Raise `InputError` if there are no rounds."""
+    whole_number(field, training.rounds, at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,7 @@ from truthfl.contracts.audition.pilot import (
 )
 from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, AuditionPlan, label_task, plan_as
 from truthfl.contracts.contract import People, Prices
+from truthfl.contracts.formulas import COMMON
 from truthfl.contracts.lceme.pilot import WHOLE_PILOT_CLIENTS, PilotMeasurement, measure_pilot
 from truthfl.contracts.planning import PilotSide, Plan
 from truthfl.contracts.setting import Clients, FloatArray, IntArray
@@ -165,6 +166,7 @@ def plan_on_pilot(mechanism: type[Audition], side_and_design: PilotSide, people:
         left_out=_left_out(people, asked, final_inputs),
         recipe=recipe,
         solo_cost=measured.audition_cost,
+        start=COMMON,
     )
 
 
