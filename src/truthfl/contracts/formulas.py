@@ -1,4 +1,4 @@
-"""Formulas shared by several packages of truthfl, for numbers and for arrays.
+"""Formulas and words shared by several packages of truthfl; formulas are for numbers and for arrays.
 
 Symbols: docs/mechanism.md, section 1.
 """
@@ -6,6 +6,8 @@ Symbols: docs/mechanism.md, section 1.
 from __future__ import annotations
 
 from typing import Any
+
+COMMON, SOLO_MEAN = "common", "solo mean"  # where training starts: from a seed's model, or the mean of solo models
 
 
 def reward(base: Any, slope: Any, labeling_cost: Any, test_loss: Any) -> Any:

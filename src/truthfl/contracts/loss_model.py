@@ -27,6 +27,7 @@ from truthfl.contracts.setting import (
     client_count,
     inner,
     number,
+    require_rounds,
     whole_number,
 )
 from truthfl.errors import InputError
@@ -218,6 +219,7 @@ def _decay(rate: float, steps: int) -> tuple[float, float]:
 
 
 def _require_step_size(training: Training, constants: Constants, bound: str, *, divisor: int) -> None:
+    require_rounds(training)
     limit = 1.0 / (divisor * constants.smoothness)
     if training.step_size > limit * (1.0 + 1e-12):
         raise InputError(

@@ -26,6 +26,7 @@ from truthfl.contracts.contract import (
     require_sound,
 )
 from truthfl.contracts.details import LossModelDetails, PlanDetails, PlanWorth, honest_cost
+from truthfl.contracts.formulas import COMMON
 from truthfl.contracts.lceme.pilot import Calibration, measure_pilot
 from truthfl.contracts.setting import Clients, FloatArray, Training
 from truthfl.learning.data.federations import ServerSide
@@ -71,6 +72,8 @@ class Plan:
     left_out       the reasons why others are not asked, by name
     recipe         of solo training; None if the contract needs no solo models
     solo_cost      (clients,) cost of training alone
+    start          where training starts, as in `JobTerms`
+    solo_bound     the longest solo model that is taken (L2 norm); 0.0 for no bound
     """
 
     training: Training
@@ -88,6 +91,8 @@ class Plan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     recipe: Recipe | None = None
     solo_cost: FloatArray | float = 0.0
+    start: str = COMMON
+    solo_bound: float = 0.0
 
     @property
     def expected_loss(self) -> float:

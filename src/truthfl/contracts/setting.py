@@ -291,6 +291,8 @@ class Training:
     """Training parameters: T `rounds`, H `local_steps` in each, step size η, and the server's `momentum`.
 
     A round leads to w_t + Δ_t + momentum · (w_t − w_{t−1}); Δ_t is the sum of the weighted reports, and w_{−1} is w_0.
+
+    There may be 0 rounds where training starts from solo models. LCEME's formulas refuse that (`require_rounds`).
     """
 
     rounds: int
@@ -299,7 +301,7 @@ class Training:
     momentum: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rounds", whole_number("rounds", self.rounds, at_least=1))
+        object.__setattr__(self, "rounds", whole_number("rounds", self.rounds, at_least=0))
         object.__setattr__(self, "local_steps", whole_number("local_steps", self.local_steps, at_least=1))
         object.__setattr__(self, "step_size", number("step_size", self.step_size, positive=True))
         object.__setattr__(self, "momentum", number("momentum", self.momentum, at_least=0.0))
@@ -310,6 +312,11 @@ class Training:
     def total_steps(self) -> int:
         """T·H."""
         return self.rounds * self.local_steps
+
+
+def require_rounds(training: Training, field: str = "rounds") -> None:
+    """Raise `InputError` if there are no rounds."""
+    whole_number(field, training.rounds, at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)

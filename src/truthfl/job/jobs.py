@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.contracts.contract import Contract, CostDistribution, People, PlanInputs, Prices, require_sound
+from truthfl.contracts.contract import Contract, CostDistribution, Evidence, People, PlanInputs, Prices, require_sound
 from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.planning import PilotSide, Plan, make_plan
-from truthfl.contracts.setting import Clients, Constants, Training
+from truthfl.contracts.setting import Clients, Constants, Training, require_rounds
 from truthfl.errors import InputError
 from truthfl.job.classes_section import ClassesSection
 from truthfl.job.sections import (
@@ -52,6 +52,7 @@ class ConstantsJob:
     contract: ContractChoice
 
     def __post_init__(self) -> None:
+        require_rounds(self.training, "[training] rounds")
         _require_screening(self.server, self.contract, self.clients)
 
     def with_contract(self, kind: str) -> ConstantsJob:
@@ -106,6 +107,11 @@ class DataJob:
                 "masked reports only the mean can be computed."
             )
         _require_screening(self.server, self.contract, self.clients)
+        if not self.training.rounds and Evidence.SOLO_LOSS not in self.contract.mechanism.needs:
+            raise InputError(
+                f"[training] rounds is 0; it must be at least 1, for under the contract {self.contract.kind!r} nobody "
+                "trains alone before."
+            )
 
     @property
     def warnings(self) -> list[str]:

@@ -11,6 +11,7 @@ docs/mechanism.md, section 8.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import partial, reduce
@@ -412,6 +413,19 @@ def fit_scores(scores: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Float
         if (previous - value < 1e-9).all():
             break
     return theta[:, 0], theta[:, 1:]
+
+
+def solo_mean(models: NDArray[np.float32], weights: Sequence[float]) -> Params:
+    """The weighted mean of solo models (models, parameters): summed in float64, in their order, and rounded once."""
+    total = np.zeros(models.shape[1])
+    for model, weight in zip(models, weights, strict=True):
+        total += weight * model.astype(np.float64)
+    return total.astype(np.float32)
+
+
+def solo_length(model: Params) -> float:
+    """The length (L2 norm) of a solo model."""
+    return math.sqrt(math.fsum(np.square(model, dtype=np.float64).tolist()))
 
 
 def audition_samples(

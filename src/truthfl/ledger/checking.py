@@ -44,6 +44,11 @@ def _start_faults(view: JobView) -> Iterator[Fault]:
     for number, entry in enumerate(view.starts):
         if (entry.document["start"], entry.key) != (number, str(number)):
             yield fault_at(entry, f"it is where start {number} of the server should be")
+        first = entry.document["round"] - 1
+        known = [one.document["previous"] for one in view.rounds[first : first + 1]]
+        known += [one.document["model"] for one in view.rounds[max(first - 1, 0) : first]]
+        if not 0 <= first <= len(view.rounds) or {entry.document["model"], *known} != {entry.document["model"]}:
+            yield fault_at(entry, "it begins with another model than the rounds")
 
 
 def final_faults(view: JobView) -> Iterator[Fault]:
@@ -77,7 +82,7 @@ def test_faults(view: JobView) -> Iterator[Fault]:
     if not view.finished or view.agreement is None:
         yield fault_at(view.test, "it comes before all rounds are there")
         return
-    if view.rounds and document["model"] != view.last_model:
+    if view.last_model not in (None, document["model"]):
         yield fault_at(view.test, "another model was tested than the last round's")
     signed_for = {entry.document["document"]["model"] for entry in view.finals.values()}
     if not signed_for <= {document["model"]}:

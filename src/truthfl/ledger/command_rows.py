@@ -26,7 +26,7 @@ from truthfl.ledger.commands import (
 )
 from truthfl.ledger.documents import signed
 from truthfl.ledger.entry import Conflict, Entry, Fault, fault_at
-from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.job_view import LOST_START, JobView, job_view
 from truthfl.ledger.signing import PrivateKey, normal_public_line, public_line
 from truthfl.texts import LONGEST_NAME, is_plain, plain
 
@@ -107,7 +107,7 @@ def end_faults(view: JobView) -> Iterator[Fault]:
             yield fault_at(view.ended, "it comes before it is known who takes part")
         return
     terms, lost = view.taking_part.terms, "lost" in document
-    if lost and not _is_round_with_change(view, document["lost"]):
+    if lost and not _is_lost(view, document["lost"]):
         yield fault_at(view.ended, "it says that the model is lost, and not in which round")
         return
     if terms.rounds <= len(view.rounds) and not lost:
@@ -122,7 +122,10 @@ def end_faults(view: JobView) -> Iterator[Fault]:
             yield fault_at(view.ended, f"its {asked} rounds of {name} are not from {view.asked[name]} to {most}")
 
 
-def _is_round_with_change(view: JobView, number: object) -> bool:
+def _is_lost(view: JobView, number: object) -> bool:
+    """Whether this round, which changed the model, or the solo models from which rounds start, can be lost."""
+    if type(number) is int and number == LOST_START:
+        return view.taking_part is not None and view.taking_part.terms.starts_from_solo_models
     if type(number) is not int or not 1 <= number <= len(view.rounds):
         return False
     document = view.rounds[number - 1].document

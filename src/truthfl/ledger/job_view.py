@@ -23,7 +23,13 @@ from truthfl.ledger.terms import Agreement, JobTerms, Offer, job_terms_from, lis
 from truthfl.texts import LONGEST_NAME, plain
 
 FIELDS = frozenset(("client", "offer", "model", "solo_loss", "level_shift", "known"))
+LOST_START = 0  # instead of a lost round: the solo models from which the rounds start are lost
 REFUSED = "The operator refused it"  # how the reason of a refused model begins
+
+
+def lost_in_words(lost: int) -> str:
+    """Why the model is lost, in words: this round, or `LOST_START`."""
+    return f"round {lost} could not be repeated" if lost else "the solo models from which training starts are gone"
 
 
 def known_model(known: Document) -> str:
@@ -300,16 +306,15 @@ class JobView:
 
     @property
     def lost_round(self) -> int | None:
-        """The first round that could not be repeated, so that the model is lost; None if it is not."""
+        """The first round that could not be repeated, or `LOST_START`, if the model is lost; None if it is not."""
         return None if self.ended is None else self.ended.document.get("lost")
 
     @property
     def last_model(self) -> str | None:
-        """The model that is tested: the last round's or, if lost, the last one before the loss; None without rounds."""
+        """The model that is tested: the last round's or, if lost, the last one before the loss; None if not known."""
         if self.lost_round is not None:
-            model: str = self.rounds[self.lost_round - 1].document["previous"]
-            return model
-        return self.rounds[-1].document["model"] if self.rounds else None
+            return self.rounds[self.lost_round - 1].document["previous"] if self.lost_round else None
+        return (self.rounds or self.starts)[-1].document["model"] if self.rounds or self.starts else None
 
     @property
     def finished(self) -> bool:

@@ -22,7 +22,7 @@ from truthfl.ledger.canonical import Document
 from truthfl.ledger.commands import END, REFUSE, REMOVE, REMOVED, command_fault
 from truthfl.ledger.entry import Entry, Item
 from truthfl.ledger.evidence import SoloEvidence, observation_of, passes, pay_parts
-from truthfl.ledger.job_view import JobView, job_view, refusal_of
+from truthfl.ledger.job_view import LOST_START, JobView, job_view, refusal_of
 from truthfl.ledger.payments import due_items
 from truthfl.ledger.terms import Offer
 
@@ -131,18 +131,19 @@ def lost_part(ended: Entry | None) -> dict[str, Any]:
 
 
 def lost_round(document: Document) -> int | None:
-    """The first round that could not be repeated, so that the model of a receipt's job is lost; None if it is not."""
+    """As `JobView.lost_round`, by a receipt."""
     return int(document["lost"]["lost"]) if "lost" in document else None
 
 
-def lost_fault(document: Document) -> str | None:
+def lost_fault(document: Document, offer: Offer) -> str | None:
     """The fault of a receipt's field `lost`; None if the job was ended and the field counts its rounds."""
     if "lost" not in document:
         return None
     row = document["lost"]
     sound = isinstance(row, Mapping) and set(row) == {"rounds", "asked", "lost"}
     sound = sound and type(row["rounds"]) is int and type(row["lost"]) is int
-    if not sound or not 1 <= row["lost"] <= row["rounds"] or row["rounds"] != trained_rounds(document):
+    first = LOST_START if offer.job.starts_from_solo_models else 1
+    if not sound or not first <= row["lost"] <= row["rounds"] or row["rounds"] != trained_rounds(document):
         return coded("fault.lost_rounds", "it says that the model is lost, and not in which of its rounds")
     if not was_ended(document):
         return coded("fault.lost_unsigned", "it says that the model is lost, and has no signed command to end the job")
@@ -172,7 +173,7 @@ def commands_fault(document: Document, offer: Offer) -> str | None:
         return coded("fault.removed_unsigned", "it says that you were removed, and has no signed command for it")
     if END in kinds and "lost" not in document and trained_rounds(document) >= offer.job.rounds:
         return coded("fault.ended_complete", "it has a command that ended the job, and all of its rounds")
-    return lost_fault(document)
+    return lost_fault(document, offer)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from truthfl.contracts import formulas
+from truthfl.contracts.formulas import COMMON, SOLO_MEAN
 from truthfl.errors import InputError
 from truthfl.instructions import Instructions, instructions_from
 from truthfl.ledger.canonical import Document, digest
@@ -251,6 +252,9 @@ class JobTerms:
     task              name, document, digest and revision of what is learned; None for pictures
     instructions      what the operator says about the classes, with digests of the examples; None for nothing
     payment_note      how and when the operator pays, in their own words; "" if not stated
+    start             where the rounds start: "common", from the seed's model; "solo mean", from the mean of the solo
+                      models of those who passed, with the weights of the joint training
+    solo_bound        the largest length (L2 norm) of a solo model that is taken; 0.0 for no bound
     """
 
     name: str
@@ -289,6 +293,13 @@ class JobTerms:
     instructions: Instructions | None = None
     picture_fit: str = ""
     payment_note: str = ""
+    start: str = COMMON
+    solo_bound: float = 0.0
+
+    @property
+    def starts_from_solo_models(self) -> bool:
+        """Whether the rounds start from the mean of the solo models of those who passed, if anybody did."""
+        return self.start == SOLO_MEAN
 
     @property
     def training(self) -> Training:
@@ -350,6 +361,7 @@ def job_terms_from(document: object) -> JobTerms:
         raise InputError("this is no offer: it has momentum besides that of a custom strategy.")
     if type(terms.rescales) is not bool:
         raise InputError("this is no offer: rescales is neither true nor false.")
+    require_sound_start(terms)
     require_sound_loss_by_rounds(terms.loss_by_rounds)
     require_sound_task(terms.task)
     if terms.picture_fit not in ("", PADDED):
@@ -360,6 +372,18 @@ def job_terms_from(document: object) -> JobTerms:
             "characters."
         )
     return terms
+
+
+def require_sound_start(terms: JobTerms) -> None:
+    """Raise InputError unless the terms say in a known way where training starts."""
+    if terms.start not in (COMMON, SOLO_MEAN):
+        raise InputError("this is no offer that is known here: its training starts elsewhere; update truthfl.")
+    if terms.starts_from_solo_models and not terms.has_solo_models:
+        raise InputError("this is no offer: its training starts from solo models, and nobody trains any.")
+    if not terms.rounds and not terms.starts_from_solo_models:
+        raise InputError("this is no offer: it has no rounds, and its final model would be an untrained one.")
+    if type(terms.solo_bound) not in (int, float) or not 0 <= terms.solo_bound < math.inf:
+        raise InputError("this is no offer: its solo_bound is no number from 0 on.")
 
 
 def _instructions(document: object, classes: tuple[object, ...]) -> Instructions:

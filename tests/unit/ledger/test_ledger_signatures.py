@@ -120,7 +120,7 @@ def test_nothing_is_written_without_a_key(where):
 def test_operators_who_share_a_ledger_see_their_own_jobs(book, where, said):
     with open_ledger(where, STRANGER, said.append) as his:
         his.append("dogs", "job", "job", opening(STRANGER))
-        his.append("dogs", "start", "0", {"start": 0, "round": 1})
+        his.append("dogs", "start", "0", {"start": 0, "round": 1, "model": "cd" * 32})
         assert his.jobs() == ["dogs"]
         assert his.entries("cats") == []
     assert book.jobs() == ["cats"]

@@ -17,6 +17,7 @@ from truthfl.contracts.setting import (
     inner,
     list_clients,
     number,
+    require_rounds,
     rounded_down,
     rounded_up,
 )
@@ -31,6 +32,7 @@ def labeling_floor(clients: Clients, model: LossModel, training: Training, *, as
     `as_printed` gives the paper's value, which has an extra factor p_i under the root and is too low
     (docs/errata.md, number 1).
     """
+    require_rounds(training)
     require_usable(clients, model)
     floor = _floor(clients, model, batch_price(clients, training))
     if as_printed:
@@ -59,6 +61,7 @@ def optimal_batch_sizes(
     `as_printed` gives the paper's Theorem 4, not rounded, not capped (docs/errata.md, number 2); its first root is
     the printed one when `model` is `paper_bound`.
     """
+    require_rounds(training)
     kappa = number("loss_value", loss_value, positive=True)
     if as_printed:
         if budget is not None:

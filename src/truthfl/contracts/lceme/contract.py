@@ -23,7 +23,16 @@ from truthfl.contracts.lceme.assignment import (
 )
 from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.payoff import confidence_margin
-from truthfl.contracts.setting import Clients, FloatArray, Training, batch_price, client_array, inner, rounded_up
+from truthfl.contracts.setting import (
+    Clients,
+    FloatArray,
+    Training,
+    batch_price,
+    client_array,
+    inner,
+    require_rounds,
+    rounded_up,
+)
 from truthfl.errors import InfeasibleError, InputError
 
 FLOOR_TOLERANCE = 1e-9
@@ -146,6 +155,7 @@ def lceme(
     (see `confidence_margin`). `as_printed` reproduces the paper: F̂* is left out of Ω, and its too low floor is
     accepted (docs/errata.md, numbers 1 and 4).
     """
+    require_rounds(training)
     count = len(clients)
     batches = client_array("batch_size", batch_size, count, clients.label, positive=True)
     extra = client_array("margin", margin, count, clients.label)

@@ -16,7 +16,15 @@ from truthfl.contracts.lceme.assignment import optimal_batch_sizes, require_usab
 from truthfl.contracts.lceme.contract import LCEME, lceme
 from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.payoff import confidence_margin, covered_error
-from truthfl.contracts.setting import Clients, FloatArray, Training, client_array, list_clients, number
+from truthfl.contracts.setting import (
+    Clients,
+    FloatArray,
+    Training,
+    client_array,
+    list_clients,
+    number,
+    require_rounds,
+)
 from truthfl.errors import InfeasibleError, InputError
 
 GRID = 4001
@@ -133,6 +141,7 @@ class ScreeningMenu:
         *,
         loss_value: float = 1.0,
     ) -> None:
+        require_rounds(training)
         require_usable(clients, model)
         self.clients, self.model = clients, model
         self.loss_value = number("loss_value", loss_value, positive=True)

@@ -19,7 +19,7 @@ from truthfl.federation.protocol.recorder import new_of_cause
 from truthfl.ledger.commands import INVITE, Command, CommandState, next_fault, read_command, state_after
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.evidence import amount_text, minor_money
-from truthfl.ledger.job_view import known_model
+from truthfl.ledger.job_view import known_model, lost_in_words
 from truthfl.ledger.terms import JobTerms, job_terms_from, offer_from
 from truthfl.texts import plain
 
@@ -93,7 +93,7 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
     if entry.kind == "command":
         return describe_command(document)
     if entry.kind == "ended":
-        lost = f"; the model is lost, for round {document['lost']} could not be repeated" if "lost" in document else ""
+        lost = f"; the model is lost, for {lost_in_words(document['lost'])}" if "lost" in document else ""
         return f"the operator ended the job after {document['rounds']} rounds{lost}"
     if entry.kind == "rejection":
         stage = f"round {document['round']}" if document["round"] is not None else document["stage"]

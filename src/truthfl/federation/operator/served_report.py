@@ -10,7 +10,7 @@ from typing import Any
 from truthfl.federation.protocol.offers import left_out_of
 from truthfl.files import write_file
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.job_view import JobView, unseen_names, unseen_sentence
+from truthfl.ledger.job_view import JobView, lost_in_words, unseen_names, unseen_sentence
 from truthfl.ledger.settlement import read_settlement
 from truthfl.ledger.terms import Agreement
 from truthfl.reporting.figure import Figure, Panel, Series, figure_csv
@@ -102,7 +102,7 @@ def summary_sentences(view: JobView) -> list[str]:
         sentences.append(f"The job was ended after {rounds}; what was delivered is paid.")
     if view.lost_round is not None:
         sentences.append(
-            f"The model is lost, for round {view.lost_round} could not be repeated; tested is the one before it, and "
+            f"The model is lost, for {lost_in_words(view.lost_round)}; tested is the one before it, and "
             "computing is paid as at the expected loss."
         )
     for name, entry in view.auditions.items():

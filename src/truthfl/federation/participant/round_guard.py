@@ -267,25 +267,32 @@ def _unchanged(asked: AskedRound, last: RoundRecord) -> int:
 
 
 def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Params, initial: Params) -> None:
-    """Raise InputError unless the model is the first one, or as near to the last as the offer's bound allows."""
+    """Raise InputError unless the model is the first one, or as near to the last as the offer's bound allows.
+
+    Nobody has all solo models. So of a mean of them, as the first model, only its length is checked here, and its
+    digest by the receipt.
+    """
     if model.shape != initial.shape or not np.isfinite(model).all():
         raise InputError("the common model has another shape than the contract's, or NaN or infinity.")
-    if asked.round == 0 and not np.array_equal(model, initial):
+    if asked.round == 0 and not offer.job.starts_from_solo_models and not np.array_equal(model, initial):
         raise InputError("the first round has another model than the one from which training starts by the offer.")
-    if not offer.job.report_bounds or asked.round == 0 or offer.job.aggregation == OWN:  # for which no bound is known
+    if asked.round and (not offer.job.report_bounds or offer.job.aggregation == OWN):  # for which no bound is known
         return
-    last, earlier, steps = rounds.last, initial, asked.round
+    last, earlier, steps, start = rounds.last, initial, asked.round, 0.0
     kept = None if last is None else rounds.models.model(last.received, model.nbytes)
     if last is not None and kept is not None:  # otherwise it was lost in a crash, or no round was answered
         earlier, steps = np.frombuffer(kept, dtype="<f4"), asked.round - last.round
+    elif offer.job.starts_from_solo_models:  # a mean of models that are at most as long as the offer allows
+        earlier, start = np.zeros_like(initial), BOUND_SLACK * (offer.job.solo_bound or math.inf)
     apart = model - earlier
     with np.errstate(over="ignore"):  # infinity is far away
         distance = math.sqrt(float(np.square(apart, out=apart).sum()))  # a norm by BLAS wakes threads
-    bound = steps * _largest_change(offer, range(max(0, asked.changed - steps), asked.changed + 1))
+    change = _largest_change(offer, range(max(0, asked.changed - steps), asked.changed + 1)) if steps else 0.0
+    bound = start + steps * change
     if distance > bound:
         raise InputError(
-            f"the model of round {asked.round + 1:,} is {distance:.3g} away from the last one; by the offer it is at "
-            f"most {bound:.3g}."
+            f"the model of round {asked.round + 1:,} is {distance:.3g} away from "
+            f"{'0' if start else 'the last one'}; by the offer it is at most {bound:.3g}."
         )
 
 

@@ -164,7 +164,7 @@ def _collect_openings(
     opened: dict[str, Opened] = {}
 
     def take(offer: Offer, reply: Message) -> str | None:
-        found = opening_or_reason(reply, start, offer.hash, commitments[offer.client.name])
+        found = opening_or_reason(reply, start, offer.hash, commitments[offer.client.name], agreement.terms.solo_bound)
         if isinstance(found, str):
             return found
         opened[offer.client.name] = found
@@ -321,11 +321,15 @@ def _rejection(roster: Roster, client: str, reason: str, which: str) -> Item:
 
 
 def _tell_of_no_rounds(roster: Roster, agreement: Agreement, view: JobView) -> None:
-    """If too few passed for the sums that the contract promises, record it and tell those who passed."""
-    taking_part = view.taking_part
-    if taking_part is None or not taking_part.offers or taking_part.rounds or not agreement.rounds:
+    """If nobody passed, or too few for the sums that the contract promises, record it and tell those who passed."""
+    taking_part, from_solo = view.taking_part, agreement.terms.starts_from_solo_models
+    if taking_part is None or (taking_part.offers and (taking_part.rounds or not agreement.rounds)):
         return
     names = [offer.client.name for offer in taking_part.offers]
+    if not names:
+        if from_solo:
+            _record_no_rounds(roster, "nobody passed: the final model is the common one from which training starts")
+        return
     sentence = coded(
         "news.no_rounds",
         "Only {passed} passed the audition, and by the contract reports are sent in sums of at least {fewest}. So "
@@ -343,9 +347,16 @@ def _tell_of_no_rounds(roster: Roster, agreement: Agreement, view: JobView) -> N
         reason = (
             f"of those who passed {taking_part.masks_fault}: a sum would show a report. There are no training rounds"
         )
+    if from_solo:
+        sentence = coded("news.mean_is_final", "{why} The final model is the mean of your solo models.", why=sentence)
+        reason += ", and the final model is the mean of their solo models"
+    _record_no_rounds(roster, reason)
+    roster.tell([roster.node_of[name] for name in names if name in roster.node_of], sentence, over=False)
+
+
+def _record_no_rounds(roster: Roster, reason: str) -> None:
     document = {"stage": "training", "round": None, "client": None, "node": None, "reason": reason}
     roster.ledger.append(roster.job_name, "rejection", "training/too-few", document)
-    roster.tell([roster.node_of[name] for name in names if name in roster.node_of], sentence, over=False)
 
 
 def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:

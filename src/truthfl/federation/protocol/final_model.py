@@ -9,28 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Message
+from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.job_task import OtherTaskError, model_of
 from truthfl.federation.protocol.messages import FINAL, model_digest, query_message
 from truthfl.federation.protocol.reports import asked_field, document_or_reason
-from truthfl.federation.protocol.rounds import asked_by_contract, offers_in_round
+from truthfl.federation.protocol.rounds import asked_by_contract, joint_weights, offers_in_round
 from truthfl.files import write_file
 from truthfl.learning.data.datasets import npy_bytes, npz_bytes, read_npy, read_npz
 from truthfl.learning.data.samples import LabeledImages, LabeledSamples
 from truthfl.learning.models.model import Model, Params
-from truthfl.learning.solo import solo_losses
+from truthfl.learning.solo import solo_length, solo_losses, solo_mean
 from truthfl.learning.tasks.task_choice import TaskChoice
 from truthfl.learning.training.draws import Purpose, below, bits, key
 from truthfl.ledger.canonical import audition_commitment, draw_seed, test_set_digest
 from truthfl.ledger.documents import final_fault
 from truthfl.ledger.entry import Item
 from truthfl.ledger.evidence import level_shifts
-from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.job_view import LOST_START, JobView, job_view
 from truthfl.ledger.terms import Agreement, Offer
 
 LATE, AWAY = "no word on the final model in time", "not connected when the final model was told"
@@ -104,6 +106,30 @@ def solo_file(models: Path, job: str) -> Path:
     return models / f"{job}-solo.npy"
 
 
+def mean_of_solo_models(view: JobView, path: Path) -> Params:
+    """The mean of the solo models of those who passed, with the weights of the joint training, from this file."""
+    assert view.agreement is not None
+    assert view.taking_part is not None
+    weights, models = joint_weights(view.agreement, view.taking_part), read_npy(path)
+    rows = [row for row, offer in enumerate(view.agreement.offers) if offer.client.name in weights]
+    fault = _models_fault(view, models, rows)
+    if fault:
+        raise InputError(f"{path} {fault}.")
+    return solo_mean(models[rows], list(weights.values()))
+
+
+def _models_fault(view: JobView, models: NDArray[Any], rows: Sequence[int]) -> str:
+    """How the solo models of the offers in these rows differ from the ledger's; "" if they do not."""
+    assert view.agreement is not None
+    if models.dtype != np.float32 or models.ndim != 2 or len(models) != len(view.agreement.offers):
+        return "does not hold the solo models"
+    for row in rows:
+        name = view.agreement.offers[row].client.name
+        if model_digest(models[row]) != view.auditions[name].document["model"]:
+            return f"does not hold the model with which {name} auditioned"
+    return ""
+
+
 def publish_model(folder: Path, job: str, params: Params, test: LabeledSamples) -> None:
     """Write the final model and the test set, each atomically."""
     model_file, test_file = published_files(folder, job)
@@ -141,11 +167,6 @@ def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | No
         model = model_of(terms, own)
     except OtherTaskError as error:
         return f"its {error.difference}"
-    start = model_digest(model.init(terms.seed))
-    if not view.rounds and start != recorded["model"]:
-        return "the model that was tested is not the one from which training starts, and there were no rounds"
-    if view.rounds and view.rounds[0].document["previous"] != start:
-        return "the first round started from another model than the one of the terms"
     name = features_name(terms.task is None)
     arrays = read_npz(test_file, [name, "labels"])
     test = LabeledSamples(arrays[name], arrays["labels"], terms.classes)
@@ -154,7 +175,27 @@ def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | No
     loss = test_loss(model, params, test, recorded["samples"], recorded["secret"])
     if abs(loss - recorded["loss"]) > RELATIVE_TOLERANCE * abs(loss):
         return f"the loss is {recorded['loss']!r} in the ledger; recomputed it is {loss!r}"
-    return _solo_fault(view, solo_file(model_file.parent, view.name), test, model) if terms.has_solo_models else None
+    solo_models = solo_file(model_file.parent, view.name)
+    fault = _solo_fault(view, solo_models, test, model) if terms.has_solo_models else None
+    return fault or _start_fault(view, model, solo_models)
+
+
+def _start_fault(view: JobView, model: Model, solo_models: Path) -> str | None:
+    """Recompute the model from which training starts."""
+    assert view.test is not None
+    assert view.agreement is not None
+    assert view.taking_part is not None
+    terms, lost = view.agreement.terms, view.lost_round == LOST_START
+    start = model_digest(model.init(terms.seed))
+    if lost and view.test.document["model"] != start:
+        return "the first model is said to be lost, and another one than the common start was tested"
+    if terms.starts_from_solo_models and view.taking_part.offers and not lost:
+        start = model_digest(mean_of_solo_models(view, solo_models))
+    if not view.rounds and start != view.test.document["model"]:
+        return "the model that was tested is not the one from which training starts, and there were no rounds"
+    if view.rounds and view.rounds[0].document["previous"] != start and not lost:
+        return "the first round started from another model than the one of the terms"
+    return None
 
 
 def tested_losses(model: Model, models: Sequence[Params], test: LabeledSamples, secret: str) -> list[float]:
@@ -174,12 +215,13 @@ def _solo_fault(view: JobView, path: Path, test: LabeledSamples, model: Model) -
     if not present:
         return None
     models = read_npy(path)
-    if models.dtype != np.float32 or models.shape != (len(offers), len(model.init(terms.seed))):
-        return f"{path} does not hold the solo models"
+    fault = _models_fault(view, models, present)
+    if fault or models.shape[1] != len(model.init(terms.seed)):
+        return f"{path} {fault or 'does not hold the solo models'}"
     for row in present:
         document, name = recorded[row], offers[row].client.name
-        if model_digest(models[row]) != document["model"]:
-            return f"{path} does not hold the model with which {name} auditioned"
+        if terms.solo_bound and solo_length(models[row]) > terms.solo_bound:
+            return f"{name}'s solo model is longer than the {terms.solo_bound:.3g} of the terms, and was taken"
         committed = view.commitments[name].document["commitment"]
         if audition_commitment(offers[row].hash, document["salt"], models[row]) != committed:
             return f"{name} committed to another model"

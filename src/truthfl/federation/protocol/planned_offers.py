@@ -190,11 +190,15 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
         audition_cost=() if plan.recipe is None else np.asarray(plan.solo_cost).tolist(),
         loss_by_rounds=plan.loss_by_rounds,
         stated=() if job.server.cost_distribution is None else job.clients.stated or (),
+        start=plan.start,
+        solo_bound=plan.solo_bound,
     )
 
 
 def masked_reports(job: DataJob, plan: Plan) -> bool:
     """Whether reports are masked; raise InputError if they must be, and the plan does not allow it."""
+    if not plan.training.rounds:
+        return False
     if job.privacy.secure_aggregation and len(plan.clients) < FEWEST_MASKED:
         raise InputError(
             f"[privacy] secure_aggregation is true, and {len(plan.clients)} would take part; masked reports need "
@@ -211,7 +215,7 @@ def masked_reports(job: DataJob, plan: Plan) -> bool:
 def _are_masked_by_default(job: DataJob, plan: Plan) -> bool:
     """Whether reports are masked if the job does not decide it, and the weights allow it."""
     everybody = job.aggregation == MEAN and bool(plan.clients.participation.min() == 1.0)
-    return everybody and len(plan.clients) >= FEWEST_MASKED
+    return everybody and len(plan.clients) >= FEWEST_MASKED and plan.training.rounds > 0
 
 
 def _masks_fault(plan: Plan) -> str | None:

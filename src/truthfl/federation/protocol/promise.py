@@ -16,7 +16,16 @@ from truthfl.federation.protocol.enrolment import Roster
 from truthfl.instructions import Instructions
 from truthfl.learning.tasks.task_choice import PICTURES
 from truthfl.ledger.settlement import early_end_in_words
-from truthfl.ledger.terms import MEAN, PADDED, Agreement, ClientTerms, JobTerms, Offer, TriedLie
+from truthfl.ledger.terms import (
+    MEAN,
+    PADDED,
+    Agreement,
+    ClientTerms,
+    JobTerms,
+    Offer,
+    TriedLie,
+    require_sound_start,
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,7 @@ class Promise:
     report_bounds, aggregation, masked, loss_by_rounds   see `JobTerms`
     stated      for each client whether they stated the sample cost, if any did
     recipe      of solo training, for a contract that pays by solo models; audition_cost: what it costs each client
+    start, solo_bound   see `JobTerms`
     """
 
     clients: Clients
@@ -75,6 +85,8 @@ class Promise:
     masked: bool = False
     loss_by_rounds: tuple[float, ...] = ()
     stated: Sequence[bool] = ()
+    start: str = COMMON
+    solo_bound: float = 0.0
 
     @property
     def expected_loss(self) -> float:
@@ -91,6 +103,7 @@ def agreement_of(promise: Promise, roster: Roster, opening: Opening, task: Train
             "train alone."
         )
     terms = _job_terms(promise, roster, opening, task, version)
+    require_sound_start(terms)
     return Agreement(terms, tuple(Offer(terms, client) for client in _client_terms(promise, roster)))
 
 
@@ -133,6 +146,8 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         rescales=promise.contract.rescales,
         loss_by_rounds=promise.loss_by_rounds,
         audition_seconds=0.0 if promise.recipe is None else roster.server.audition_seconds,
+        start=promise.start,
+        solo_bound=promise.solo_bound,
     )
 
 

@@ -44,6 +44,7 @@ from truthfl.federation.protocol.messages import (
 from truthfl.flower_patches import CLIENT_APP_FAILED
 from truthfl.learning.data.datasets import array_of_npy
 from truthfl.learning.models.model import Params
+from truthfl.learning.solo import solo_length
 from truthfl.learning.training.aggregation import MEAN, ReportRule
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import SECRET_BYTES, audition_commitment
@@ -113,10 +114,13 @@ class RoundCall:
         return RoundCall(self.round + 1, 0 if changed else self.unchanged + 1, self.changed + int(changed))
 
 
-def begin_rounds(ledger: Ledger, job: str, finished: int) -> RoundCall:
-    """Record that the server begins or resumes training after these finished rounds; return its first round."""
+def begin_rounds(ledger: Ledger, job: str, finished: int, model: str) -> RoundCall:
+    """Record that the server begins or resumes training after these finished rounds; return its first round.
+
+    model  the digest of the model after them
+    """
     starts = len(ledger.entries(job, "start"))
-    ledger.append(job, "start", str(starts), {"start": starts, "round": finished + 1})
+    ledger.append(job, "start", str(starts), {"start": starts, "round": finished + 1, "model": model})
     rows = {entry.document["round"]: entry.document for entry in ledger.entries(job, "round")}
     changed = [
         number
@@ -280,12 +284,13 @@ def commitment_or_reason(reply: Message) -> tuple[str | None, str | None]:
     return str(commitment), None
 
 
-def opening_or_reason(reply: Message, start: Params, offer: str, commitment: str) -> Opened | str:
+def opening_or_reason(reply: Message, start: Params, offer: str, commitment: str, bound: float = 0.0) -> Opened | str:
     """The salt and the model in a reply, or the reason why it is refused.
 
     start       the public start of training; the model must have its form and differ from it
     offer       the hash of the client's offer
     commitment  what the client committed to
+    bound       the largest length of the model; 0 for none
     """
     document = document_or_reason(reply)
     if isinstance(document, str):
@@ -306,6 +311,8 @@ def opening_or_reason(reply: Message, start: Params, offer: str, commitment: str
         return "it is another model than the one committed to"
     if np.array_equal(model, start):
         return "empty: it is the model from which training starts"
+    if bound and (length := solo_length(model)) > bound:
+        return f"too long: the model has length {length:.3g}; by the offer it is at most {bound:.3g}"
     return Opened(str(salt), model)
 
 

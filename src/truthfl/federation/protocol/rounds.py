@@ -47,6 +47,7 @@ from truthfl.learning.models.model import Model, Params
 from truthfl.learning.training.aggregation import MEAN, Combine, new_combiner, taken_weights, with_momentum
 from truthfl.learning.training.draws import Purpose, bits_at, key, uniform
 from truthfl.ledger.entry import Item
+from truthfl.ledger.job_view import LOST_START
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import NOT_CONNECTED, NOT_IN_TIME, Agreement, Offer
 
@@ -70,6 +71,8 @@ class TrainingRun:
     own           the name of the operator's custom strategy, if the terms have one
     operator_key  signs the terms of the masks, if reports are masked
     validation    judges the model after each round; None accepts every model, as for a custom strategy
+    from_solo     returns the mean of the solo models from which the rounds start, or raises InputError; None if they
+                  start from the seed's model
     """
 
     model: Model
@@ -81,11 +84,17 @@ class TrainingRun:
     own: str = MEAN
     operator_key: PrivateKey | None = None
     validation: Validation | None = None
+    from_solo: Callable[[], Params] | None = None
 
     @cached_property
     def combine(self) -> Combine:
         """Combines the reports of a round; a strategy's own memory is lost with this process."""
         return new_combiner(known_aggregation(self.agreement.terms, self.own))
+
+    @property
+    def common_start(self) -> Params:
+        """The model of the job's seed."""
+        return self.model.init(self.agreement.terms.seed)
 
     @property
     def rounds(self) -> int:
@@ -130,19 +139,23 @@ def train_rounds(
     """Run all rounds that are not in the ledger yet, or until the operator ends the job; return the final model.
 
     Rounds that are in the ledger and not in the checkpoint are repeated, because the ledger has no models. If a round
-    cannot be repeated and the operator ends the job, the model before it is returned.
+    cannot be repeated and the operator ends the job, the model before it is returned; the common start if the solo
+    models from which the rounds start are lost.
 
     progress  called with the number of finished rounds
     """
+    roster.control.poll(at_once=True)
     params, before, finished = _initial_state(roster, training)
     known = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
     validation = training.validation
-    roster.control.poll(at_once=True)
+    if params is None:
+        return training.common_start
     if finished >= len(known) and (finished == training.rounds or not _may_go_on(roster)):
         return params
     roster.live.begin(TRAINING)
     lost = _recorded_loss(roster)
-    call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
+    digest = model_digest(params)
+    call = begin_rounds(roster.ledger, roster.job_name, finished, digest)
     masked, silent = training.masked_rounds(roster, _asked_before(roster, finished, len(known))), SilentPeople()
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
@@ -427,8 +440,34 @@ def _note_removed(roster: Roster, number: int, removed: Collection[str]) -> None
     )
 
 
+def _first_model(roster: Roster, training: TrainingRun) -> Params | None:
+    """The model from which the rounds start; None if it is lost, and the operator ended the job."""
+    if training.from_solo is None:
+        return training.common_start
+    try:
+        return training.from_solo()
+    except InputError as error:
+        if roster.control.ended is None:
+            raise InputError(
+                f"{error} Training starts from the mean of these models: put the file back. With truthfl end, and the "
+                "same command again, the operator settles without it; --new begins another job."
+            ) from None
+        return None
+
+
+def lost_part_of(roster: Roster, training: TrainingRun, model: str) -> int | None:
+    """The first round that is not in the model with this digest; LOST_START if the rounds' first model is lost."""
+    if _recorded_loss(roster) == LOST_START or (
+        training.from_solo is not None
+        and not training.checkpoint_file.exists()
+        and _first_model(roster, training) is None
+    ):
+        return LOST_START
+    return first_lost_round([row.document for row in roster.ledger.entries(roster.job_name, "round")], model)
+
+
 def _recorded_loss(roster: Roster) -> int | None:
-    """The first round that could not be repeated, if the job in the ledger ended so; None otherwise."""
+    """What was lost, as in `lost_part_of`, if the job in the ledger ended so; None otherwise."""
     ended = roster.ledger.find(roster.job_name, "ended", "ended")
     return None if ended is None else ended.document.get("lost")
 
@@ -463,12 +502,17 @@ def _unlike_document(roster: Roster, name: str, call: RoundCall, why: str) -> di
     return {"round": call.round + 1, "client": name, "node": None if node is None else str(node), "reason": why}
 
 
-def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, Params, int]:
-    """The model, that before (see `moved_on`) and the number of rounds: from the checkpoint, otherwise a new model."""
+def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params | None, Params | None, int]:
+    """The model, that before (see `moved_on`) and the number of rounds: from the checkpoint, otherwise a first model.
+
+    The models are None if the first one is lost, and the operator ended the job.
+    """
+    if _recorded_loss(roster) == LOST_START:
+        return None, None, 0
     checkpoint = read_checkpoint(training.checkpoint_file)
     if checkpoint is None:
-        start = training.model.init(training.agreement.terms.seed)
-        return start, start, 0
+        first = _first_model(roster, training)
+        return first, first, 0
     rows = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
     required_fit(training.checkpoint_file, checkpoint, roster.job_name, rows)
     roster.ledger.append_all(checkpoint.items)

@@ -30,7 +30,14 @@ from truthfl.federation.protocol.enrolment import (
     wait_for_clients,
     wait_for_contract,
 )
-from truthfl.federation.protocol.final_model import publish_model, published_files, tell_final_model, test_loss
+from truthfl.federation.protocol.final_model import (
+    mean_of_solo_models,
+    publish_model,
+    published_files,
+    solo_file,
+    tell_final_model,
+    test_loss,
+)
 from truthfl.federation.protocol.job_control import JobControl, JobEndedError
 from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.known_models import require_new_test_set
@@ -46,7 +53,7 @@ from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.receipt_delivery import MissedReceipts, deliver_late, send_receipts
 from truthfl.federation.protocol.recorder import checkpoint_path
-from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, first_lost_round, train_rounds
+from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, lost_part_of, train_rounds
 from truthfl.federation.protocol.validation import validation_of
 from truthfl.job import DataJob
 from truthfl.learning.data.datasets import read_npy
@@ -164,6 +171,9 @@ def conduct_job(
             training = TrainingRun(
                 model, agreement, checkpoint_file, taking_part, code_keys, acceptances, job.aggregation, operator.key
             )
+            if agreement.terms.starts_from_solo_models and taking_part.offers:
+                models = solo_file(operator.folder / "models", name)
+                training = replace(training, from_solo=partial(mean_of_solo_models, view, models))
             if training.rounds and agreement.terms.aggregation != OWN:
                 validation = validation_of(side, taking_part, training.weights, agreement.terms.aggregation)
                 training = replace(training, validation=validation)
@@ -254,11 +264,10 @@ def _record_early_end(roster: Roster, training: TrainingRun, model: str) -> None
 
     model  the digest of the present model
     """
-    rounds = [entry.document for entry in roster.ledger.entries(roster.job_name, "round")]
-    lost = first_lost_round(rounds, model)
-    if len(rounds) == training.rounds and lost is None:
+    rounds, lost = len(roster.ledger.entries(roster.job_name, "round")), lost_part_of(roster, training, model)
+    if rounds == training.rounds and lost is None:
         return
-    document = {"rounds": len(rounds), "asked": asked_by_contract(training.taking_part)}
+    document = {"rounds": rounds, "asked": asked_by_contract(training.taking_part)}
     document |= {} if lost is None else {"lost": lost}
     roster.ledger.append(roster.job_name, "ended", "ended", document)
 
