@@ -186,7 +186,7 @@ def _pilot_lie(
         return PilotLie(point, rise, delivered, solo, solo_error, mean, error)
     clients, contract, price = plan.clients, plan.contract, batch_price(plan.clients, plan.training)
     own = (clients.labeling_cost, price, contract.batch_size, clients.dataset_size)
-    expected = plan.calibration.model.truthful_loss(contract.batch_size)
+    expected = plan.expected_loss
 
     def pay(loss: FloatArray | float, delivered: float) -> FloatArray:
         losses = np.broadcast_to(loss, (len(clients),))

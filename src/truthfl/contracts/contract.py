@@ -234,6 +234,8 @@ class Contract(ABC):
     has_cap       whether pay is limited for every test loss by an amount in the terms; `pay_range` returns it
     rescales      whether the accepted reports of a round also count for the missing ones
     counts_loss_rise  whether its formula has `loss_rise`; under other contracts the tested loss counts as lower
+    pays_by_joint_loss  whether pay depends on the joint model's test
+    is_calibrated  whether the joint model is tested, and published, with a calibration fitted on pilot data
     screens       whether it has a menu of contracts for private costs
     batch_size    D', the assigned batch sizes
     """
@@ -243,6 +245,8 @@ class Contract(ABC):
     has_cap: ClassVar[bool] = False
     rescales: ClassVar[bool] = False
     counts_loss_rise: ClassVar[bool] = False
+    pays_by_joint_loss: ClassVar[bool] = True
+    is_calibrated: ClassVar[bool] = False
     screens: ClassVar[bool] = False
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED
     recipe: ClassVar[Mapping[str, Any] | None] = None

@@ -103,18 +103,29 @@ class LossModelDetails:
     def warnings(self, plan: Plan, worth: PlanWorth) -> list[str]:
         return [
             *worth_warnings(worth.own, worth.own_error, plan.cost),
-            *idle_warnings(plan.contract, plan.clients, plan.calibration.model, plan.training),
+            *idle_warnings(plan.contract, plan.clients, plan.loss_model, plan.training),
         ]
 
     def document(self, plan: Plan) -> dict[str, Any]:
-        return {} if plan.recipe is None else {"audition": {"recipe": plan.recipe.document()}}
+        fitted = plan.calibration
+        assert fitted is not None
+        told: dict[str, Any] = {
+            "calibration": {
+                "r_squared": fitted.r_squared,
+                "sampling_r_squared": fitted.sampling_r_squared,
+                "factor": fitted.factor.tolist(),
+                "standard_error": fitted.standard_error.tolist(),
+            }
+        }
+        return told if plan.recipe is None else {**told, "audition": {"recipe": plan.recipe.document()}}
 
     def report(self, plan: Plan, worth: PlanWorth, *, pictures: bool) -> ModelReport:  # noqa: ARG002
         fitted, prices = plan.calibration, self.prices
+        assert fitted is not None
         return ModelReport(
             plan.clients,
             plan.training,
-            fitted.model,
+            plan.loss_model,
             plan.contract,
             prices,
             plan.loss_variance,

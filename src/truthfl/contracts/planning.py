@@ -28,9 +28,11 @@ from truthfl.contracts.contract import (
 from truthfl.contracts.details import LossModelDetails, PlanDetails, PlanWorth, honest_cost
 from truthfl.contracts.formulas import COMMON
 from truthfl.contracts.lceme.pilot import Calibration, measure_pilot
+from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import Clients, FloatArray, Training
+from truthfl.errors import InputError
 from truthfl.learning.data.federations import ServerSide
-from truthfl.learning.pilot.honest_rounds import Bounds, measure_report_bounds
+from truthfl.learning.pilot.honest_rounds import Bounds, honest_jobs, measure_report_bounds
 from truthfl.learning.pilot.runs import PilotDesign, measure_loss_by_rounds, spread_of_loss
 from truthfl.learning.pilot.step_size import StepSearch
 from truthfl.learning.solo import Recipe, recipe_of
@@ -57,16 +59,16 @@ class Plan:
     """The contract of a job and the measurements from which it was made.
 
     training       the training parameters, with the tuned step size
-    search         the step search; None if the step size was given
     clients        the clients asked: weights, costs, the samples asked for, and measured gradient variances
-    calibration    the loss model, with standard errors
-    contract       the mechanism's plan: batch sizes and terms of pay
+    contract       the contract's plan: batch sizes and terms of pay
+    expected_loss  of the joint model if all are honest
     loss_error     the standard deviation of (loss at settlement − expected loss) that the margin covers
     loss_variance  the variance of the loss between test samples
     side           the pilot federation of the clients asked, with the samples that they are asked to label, and the
                    test set
     report_bounds  the lengths that one honest report in a million exceeds; see `report_bound`
-    loss_by_rounds rise of the expected loss if training ends after 0, 1/k, 2/k, … of the rounds
+    loss_by_rounds rise of the expected loss if training ends after 0, 1/k, 2/k, … of the rounds; empty if no pay
+                   depends on the joint loss
     details        how the plan was made, and what its contract reports about it
     asked          positions, among all, of the clients asked
     left_out       the reasons why others are not asked, by name
@@ -74,13 +76,14 @@ class Plan:
     solo_cost      (clients,) cost of training alone
     start          where training starts, as in `JobTerms`
     solo_bound     the longest solo model that is taken (L2 norm); 0.0 for no bound
+    calibration    the loss model, with standard errors; None for a contract that is not planned on one
+    search         the step search; None if the step size was given, or tuned with other settings
     """
 
     training: Training
-    search: StepSearch | None
     clients: Clients
-    calibration: Calibration
     contract: Contract
+    expected_loss: float
     loss_error: float
     loss_variance: float
     side: ServerSide
@@ -93,11 +96,15 @@ class Plan:
     solo_cost: FloatArray | float = 0.0
     start: str = COMMON
     solo_bound: float = 0.0
+    calibration: Calibration | None = None
+    search: StepSearch | None = None
 
     @property
-    def expected_loss(self) -> float:
-        """The loss of the joint model if all are honest."""
-        return self.calibration.model.truthful_loss(self.contract.batch_size)
+    def loss_model(self) -> LossModel:
+        """The measured loss model; `InputError` if the contract is not planned on one."""
+        if self.calibration is None:
+            raise InputError(f"the contract {self.contract.kind!r} is not planned on a model of the joint loss.")
+        return self.calibration.model
 
     @property
     def cost(self) -> FloatArray:
@@ -171,10 +178,11 @@ def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: Peop
         clients=clients,
         calibration=fitted,
         contract=contract,
+        expected_loss=fitted.model.truthful_loss(contract.batch_size),
         loss_error=error,
         loss_variance=variance,
         side=tuned,
-        report_bounds=measure_report_bounds(tuned, contract.batch_size),
+        report_bounds=measure_report_bounds(honest_jobs(tuned, contract.batch_size)),
         loss_by_rounds=measure_loss_by_rounds(
             measurement.trial, side.test, measurement.trial_batches(contract.batch_size)
         ),
@@ -197,7 +205,11 @@ def plan_worth(
                              used by a contract that measures worth itself
     """
     model, test = plan.side.pilot.model, plan.side.test
-    untrained = float(np.mean([model.loss(model.init(seed), test.features, test.labels) for seed in START_SEEDS]))
+    if plan.contract.is_calibrated:  # no better than the class frequencies
+        shares = np.bincount(test.labels) / len(test)
+        untrained = -float((shares[shares > 0] * np.log(shares[shares > 0])).sum())
+    else:
+        untrained = float(np.mean([model.loss(model.init(seed), test.features, test.labels) for seed in START_SEEDS]))
     all_work, own = loss_value * (untrained - plan.expected_loss), plan.details.worth
     if own is None:
         error = np.broadcast_to(loss_value * np.asarray(absence_error, dtype=float), np.shape(absence))

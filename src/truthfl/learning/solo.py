@@ -423,6 +423,14 @@ def solo_mean(models: NDArray[np.float32], weights: Sequence[float]) -> Params:
     return total.astype(np.float32)
 
 
+SOLO_BOUND = 3.0  # an opened solo model may be this many times as long as the longest of the pilot clients
+
+
+def longest_model(models: NDArray[np.float32]) -> float:
+    """The longest solo model that is taken, from those of pilot clients, (models, parameters)."""
+    return float(f"{SOLO_BOUND * max(map(solo_length, models)):.4g}")
+
+
 def solo_length(model: Params) -> float:
     """The length (L2 norm) of a solo model."""
     return math.sqrt(math.fsum(np.square(model, dtype=np.float64).tolist()))

@@ -239,7 +239,7 @@ def best_batches(
     batch = np.minimum(_whole(cost, _stationary(stakes, v, price, margin_rate)), largest)
     batch = np.where(visible, batch, np.minimum(FLAT_BATCH, labels))
     tolerated = TOLERATED_GAIN * label_pay
-    gain = _gain(batch, visible, v, price, absence)
+    gain = idle_gain(batch, sampling, price, absence)
     gaining = np.flatnonzero(gain > tolerated)
     if len(gaining):
         there = absence[gaining] > 0
@@ -248,13 +248,14 @@ def best_batches(
         provable = there & visible[gaining] & (proven <= largest[gaining])
         better = provable & (cost(np.where(provable, proven, 1.0), gaining) < cost(less, gaining))
         batch[gaining] = np.where(better, proven, less)
-        gain[gaining] = _gain(batch[gaining], visible[gaining], v[gaining], price[gaining], absence[gaining])
+        gain[gaining] = idle_gain(batch[gaining], sampling[gaining], price[gaining], absence[gaining])
     return batch, gain > tolerated * (1.0 + 1e-9)
 
 
-def _gain(batch: FloatArray, visible: np.ndarray, v: FloatArray, price: FloatArray, absence: FloatArray) -> FloatArray:
+def idle_gain(batch: FloatArray, sampling: FloatArray, price: FloatArray, absence: FloatArray) -> FloatArray:
     """What a client gains by not computing: P D (1 − D Δ/v), or P D where pay does not depend on the loss."""
-    lost = np.minimum(batch * np.maximum(absence, 0.0) / v, 1.0) * visible
+    visible = sampling > 0
+    lost = np.minimum(batch * np.maximum(absence, 0.0) / np.where(visible, sampling, 1.0), 1.0) * visible
     return np.asarray(price * batch * np.maximum(1.0 - lost, 0.0))
 
 

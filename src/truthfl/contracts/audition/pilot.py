@@ -50,8 +50,12 @@ def usual_recipe(pilot: PilotClients, people: People, fewest: int) -> Recipe:
     """The recipe tuned for clients with these costs."""
     sizes = people.dataset_size
     label_cost = float(np.median(people.labeling_cost / sizes))
-    tried = int(max(RECIPE_LABELS * sizes.max(), fewest))
-    return tune_recipe(pilot, tried, label_cost, float(np.median(people.sample_cost)))
+    return tune_recipe(pilot, tried_labels(sizes, fewest), label_cost, float(np.median(people.sample_cost)))
+
+
+def tried_labels(sizes: IntArray, fewest: int) -> int:
+    """The number of labels with which recipe and rounds are first tuned."""
+    return int(max(RECIPE_LABELS * sizes.max(), fewest))
 
 
 def most_pilot_labels(side: ServerSide) -> int:

@@ -20,7 +20,6 @@ from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement,
 from truthfl.contracts.audition.rounds import (
     FIRST_SEED,
     LEVEL_DRAWS,
-    SOLO_MEAN,
     TUNED_DRAWS,
     DrawnJob,
     JointCurve,
@@ -38,6 +37,7 @@ from truthfl.contracts.audition.rounds import (
     tune_rounds,
 )
 from truthfl.contracts.contract import People, Prices
+from truthfl.contracts.formulas import SOLO_MEAN
 from truthfl.contracts.planning import WORTH_LESS, PilotSide, Plan
 from truthfl.contracts.setting import Clients, FloatArray, IntArray
 from truthfl.errors import InfeasibleError
@@ -60,14 +60,15 @@ def plan_on_pilot(contract: type[Audition], pilot: PilotSide, people: People, pr
     solo = measure_solo_curve(pilot_clients, numbers, recipe)
     job = _Job(side, people, prices, recipe, solo, pilot.tune_step)
     guess = np.minimum(tried_labels(sizes, int(numbers[0])), numbers[-1])
-    tuned = job.tuned(np.minimum(sizes, guess), draw_jobs(side, np.minimum(sizes, guess), recipe, TUNED_DRAWS, FIRST_SEED))
+    tuned = job.tuned(
+        np.minimum(sizes, guess), draw_jobs(side, np.minimum(sizes, guess), recipe, TUNED_DRAWS, FIRST_SEED)
+    )
     joint = measure_joint_curve(side, np.minimum(sizes, numbers[-1]), recipe, tuned.best)
-    everybody = np.arange(len(sizes))
     asked = _asked_clients(job.inputs(everybody, joint, tuned.best))
     planned = plan_as(contract, job.inputs(asked, joint, tuned.best))
     labels = planned.labels.astype(np.int64)
     jobs = draw_jobs(_restricted(side, sizes, asked, labels), labels, recipe, LEVEL_DRAWS, LEVEL_SEED)
-    tuned = job.tuned(labels, jobs[:TUNED_DRAWS], asked)
+    tuned = job.tuned(labels, asked, jobs[:TUNED_DRAWS], tuned.best)
     how, level = tuned.best, measure_joint_level(jobs, side.test, tuned.best)
     inputs = job.inputs(asked, joint, how)
     loss_by_rounds: tuple[float, ...] = ()
@@ -132,17 +133,19 @@ class _Job:
             float((MOST_FIXED_SHARE * label_cost / sample_cost).min()),
         )
 
-    def tuned(self, labels: IntArray, jobs: list[DrawnJob], asked: IntArray | None = None) -> Tuned:
+    def tuned(
+        self, labels: IntArray, asked: IntArray, jobs: list[DrawnJob], near: JointTraining | None = None
+    ) -> Tuned:
         """The joint training that serves the server best with these labels."""
-        clients = np.arange(len(labels)) if asked is None else asked
         pilot = self.side.pilot
         return tune_rounds(
             jobs,
             self.side.test,
             pilot.training,
-            self.prices_of(labels, clients),
+            self.prices_of(labels, asked),
             tune_step=self.tune_step,
             aggregation=pilot.rule.aggregation,
+            near=near,
         )
 
     def inputs(self, of: IntArray, joint: JointCurve, how: JointTraining) -> AuditionInputs:

@@ -14,6 +14,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from truthfl.contracts.formulas import COMMON, SOLO_MEAN
 from truthfl.contracts.setting import FloatArray, IntArray, Strategies, Training
 from truthfl.learning.calibration import cross_calibrated, fit_calibration
 from truthfl.learning.data.federations import ServerSide
@@ -26,7 +27,6 @@ from truthfl.learning.solo import Recipe, solo_mean, train_all_alone
 from truthfl.learning.training.aggregation import MEAN, is_own
 from truthfl.learning.training.train import train
 
-COMMON, SOLO_MEAN = "common", "solo mean"  # where the rounds start
 MOST_CLIENTS = (
     10  # of a drawn job: the loss depends on the number of labels, and the pilot data do not suffice for more
 )
@@ -40,7 +40,7 @@ ROUNDS_TRIED = (0.0, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0)  # shares of the most round
 FIRST_BATCH = 32
 BATCH_FACTORS = (0.5, 2.0, 4.0)
 SHARES = (0.3, 0.55, 1.0)  # of the labels, for the joint curve
-WORTH_ELICITING = 0.01  # of label cost: more computing than can be paid a fixed amount must be worth this much
+WORTH_ELICITING = 0.1  # of label cost: computing that is too expensive for a fixed amount must be worth this much more
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,8 @@ class DrawnJob:
     @cached_property
     def solo(self) -> Params:
         """The weighted mean of the solo models."""
-        return solo_mean(self.models, self.federated.weight)
+        weight = self.federated.weight
+        return solo_mean(self.models, (weight / weight.sum()).tolist())
 
     def of_clients(self, chosen: IntArray) -> DrawnJob:
         """The job of these clients alone."""
@@ -168,10 +169,12 @@ def tune_rounds(
     *,
     tune_step: bool,
     aggregation: str = MEAN,
+    near: JointTraining | None = None,
 ) -> Tuned:
     """Start, rounds, step, momentum and batch: one after the other, each at the best of those before.
 
     most  with the most rounds, and the step size if it is given
+    near  what was best with other numbers of labels: momentum and batch are kept, and the step is searched near it
     """
     smallest = min(int(job.federated.partition.sizes.min()) for job in jobs)
     tried: dict[JointTraining, float] = {}
@@ -202,11 +205,15 @@ def tune_rounds(
         usual = how.training.step_size * (1.0 - momentum) / (1.0 - how.training.momentum)
         return with_steps(how, momentum, [usual * factor for factor in STEPS_AROUND])
 
-    chosen = best(with_steps(first, momentum, STEP_SIZES))
-    if not is_own(aggregation):
-        chosen = best([chosen, *(one for other in MOMENTA for one in around(chosen, other))])
-    batches = [int(np.clip(round(factor * chosen.batch), 1, smallest)) for factor in BATCH_FACTORS]
-    chosen = best([chosen, *(replace(chosen, batch=size) for size in batches)])
+    if near is None:
+        chosen = best(with_steps(first, momentum, STEP_SIZES))
+        if not is_own(aggregation):
+            chosen = best([chosen, *(one for other in MOMENTA for one in around(chosen, other))])
+        batches = [int(np.clip(round(factor * chosen.batch), 1, smallest)) for factor in BATCH_FACTORS]
+        chosen = best([chosen, *(replace(chosen, batch=size) for size in batches)])
+    else:
+        chosen = replace(near, start=SOLO_MEAN, batch=min(near.batch, smallest))
+        chosen = replace(chosen, training=replace(near.training, rounds=most.rounds))
     chosen = best([chosen, *around(chosen, chosen.training.momentum)])
     numbers = sorted({round(share * most.rounds) for share in ROUNDS_TRIED})
     options = [

@@ -180,8 +180,8 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
     return Promise(
         plan.clients,
         plan.training,
-        plan.calibration.model,
         plan.contract,
+        plan.expected_loss,
         plan.loss_error,
         recipe=None if plan.recipe is None else plan.recipe.document(),
         report_bounds=plan.report_bounds,
@@ -253,16 +253,11 @@ def _lies_by_client(plan: Plan, found: PilotLies) -> list[tuple[TriedLie, ...]]:
 
 
 def _plan_document(plan: Plan) -> dict[str, Any]:
-    calibration = plan.calibration
     return {
         "step_size": plan.training.step_size,
-        "expected_loss": calibration.model.truthful_loss(plan.contract.batch_size),
+        "expected_loss": plan.expected_loss,
         "loss_error": plan.loss_error,
         "loss_variance": plan.loss_variance,
-        "r_squared": calibration.r_squared,
-        "sampling_r_squared": calibration.sampling_r_squared,
-        "factor": calibration.factor.tolist(),
-        "standard_error": calibration.standard_error.tolist(),
         **plan.details.document(plan),
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.contracts.contract import Contract, Evidence, require_collected, require_sound
-from truthfl.contracts.loss_model import LossModel
+from truthfl.contracts.formulas import COMMON
 from truthfl.contracts.setting import Clients, Training
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster
@@ -59,11 +59,11 @@ class TrainingTask:
 
 @dataclass(frozen=True, eq=False)
 class Promise:
-    """A contract with clients and the loss model it was computed from.
+    """A contract with clients, and the training for which it pays.
 
     clients     with their names, weights, costs and sizes
-    contract    the mechanism that pays them
-    loss_error  the standard deviation of the loss around the expected loss of honest work
+    contract    the contract that pays them
+    expected_loss  of the joint model if all are honest; `loss_error` is the loss's standard deviation around it
     lies        for each client the lies that were found best, if any were searched; lies_tried: how many were tried
     report_bounds, aggregation, masked, loss_by_rounds   see `JobTerms`
     stated      for each client whether they stated the sample cost, if any did
@@ -73,8 +73,8 @@ class Promise:
 
     clients: Clients
     training: Training
-    loss_model: LossModel
     contract: Contract
+    expected_loss: float
     loss_error: float = 0.0
     lies: Sequence[tuple[TriedLie, ...]] = ()
     lies_tried: int = 0
@@ -87,10 +87,6 @@ class Promise:
     stated: Sequence[bool] = ()
     start: str = COMMON
     solo_bound: float = 0.0
-
-    @property
-    def expected_loss(self) -> float:
-        return self.loss_model.truthful_loss(self.contract.batch_size)
 
 
 def agreement_of(promise: Promise, roster: Roster, opening: Opening, task: TrainingTask, version: int) -> Agreement:

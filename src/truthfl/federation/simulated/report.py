@@ -315,7 +315,7 @@ def results_document(job: DataJob, outcome: RunOutcome, provenance: dict[str, An
             "payoff": float(-job.server.loss_value * outcome.test_loss - outcome.pay.sum()),
         },
         "economics": summary_of(outcome.agreement, plan, {}, job.server).economics.document(),
-        "calibration": {name: plan[name] for name in ("r_squared", "sampling_r_squared", "factor", "standard_error")},
+        **({"calibration": plan["calibration"]} if "calibration" in plan else {}),
         "by_round": {
             "round": [evaluation["round"] for evaluation in evaluated],
             "test_loss": [evaluation["loss"] for evaluation in evaluated],

@@ -87,10 +87,23 @@ def longest_honest(lengths: FloatArray, share: float) -> FloatArray:
     return np.square(fit_tail(list(np.sqrt(lengths))).exceeded_by(share))
 
 
-def measure_report_bounds(side: ServerSide, batches: FloatArray) -> Bounds:
-    """The bounds for jobs like this pilot federation's: its training, numbers of samples and these batches."""
-    moments = moments_of(side.pilot.training.rounds)
-    fitted = longest_honest(honest_lengths(side, batches, FIRST_BOUND_SEED, BOUND_DRAWS), EXCEEDED)
+@dataclass(frozen=True, eq=False)
+class HonestJob:
+    """A job of honest clients: their federation, batches and seed; `start` as in `train`."""
+
+    federated: Federated
+    batches: FloatArray
+    seed: int
+    start: Params | None = None
+
+
+def measure_report_bounds(jobs: Sequence[HonestJob]) -> Bounds:
+    """The bounds for jobs like these, of clients drawn from the pilot data."""
+    rounds = jobs[0].federated.training.rounds
+    if not rounds:
+        return ()
+    moments = moments_of(rounds)
+    fitted = longest_honest(honest_lengths(jobs), EXCEEDED)
     allowed = largest_from_half(moments, fitted)
     return tuple((int(moment), float(f"{bound:.4g}")) for moment, bound in zip(moments, allowed, strict=True))
 
@@ -107,26 +120,37 @@ def moments_of(rounds: int) -> NDArray[np.int64]:
     return np.unique(np.rint(np.geomspace(1, rounds, min(MOST_ROUNDS, rounds))).astype(np.int64)) - 1
 
 
-def honest_lengths(side: ServerSide, batches: FloatArray, first_seed: int, draws: int) -> FloatArray:
-    """Lengths of honest reports, (moments, draws · clients), of clients drawn anew from the pilot data."""
-    sizes, moments = side.pilot.partition.sizes, moments_of(side.pilot.training.rounds)
+def honest_jobs(
+    side: ServerSide, batches: FloatArray, first_seed: int = FIRST_BOUND_SEED, draws: int = BOUND_DRAWS
+) -> list[HonestJob]:
+    """Jobs like this pilot federation's: its training, numbers of samples and these batches, with clients drawn anew."""
+    sizes = side.pilot.partition.sizes
     chosen = np.argsort(batches, kind="stable")
     if len(chosen) > MOST_CLIENTS:
         chosen = chosen[np.linspace(0, len(chosen) - 1, MOST_CLIENTS).astype(int)]
-    lengths = []
-    for draw in range(draws):
-        partition = side.draw_clients(tuple(int(size) for size in sizes[chosen]), first_seed + draw)
-        federated = side.pilot.of_others(partition)
-        lengths.append(_lengths_of_job(federated, batches[chosen], first_seed + draw, moments))
-    return np.concatenate(lengths, axis=1)
+    own = tuple(int(size) for size in sizes[chosen])
+    return [
+        HonestJob(side.pilot.of_others(side.draw_clients(own, seed)), batches[chosen], seed)
+        for seed in range(first_seed, first_seed + draws)
+    ]
 
 
-def _lengths_of_job(federated: Federated, batches: FloatArray, seed: int, moments: NDArray[np.int64]) -> FloatArray:
+def honest_lengths(jobs: Sequence[HonestJob]) -> FloatArray:
+    """Lengths of honest reports, (moments, jobs · clients)."""
+    return np.concatenate([_lengths_of_job(job) for job in jobs], axis=1)
+
+
+def _lengths_of_job(job: HonestJob) -> FloatArray:
     """Lengths (moments, clients) in one honest job."""
+    federated, batches, seed = job.federated, job.batches, job.seed
+    moments = moments_of(federated.training.rounds)
     sizes = np.maximum(np.rint(batches), 1).astype(np.int64)
     run = Run(seed, federated.training.step_size, sizes, np.ones(len(sizes)), federated.true_labels())
     engine = make_engine(federated)
-    changes, inner = ClientChanges(federated, engine, run), engine.pack(federated.model.init(seed))
+    changes, inner = (
+        ClientChanges(federated, engine, run),
+        engine.pack(federated.model.init(seed) if job.start is None else job.start),
+    )
     before = inner.copy()
     everybody, done, lengths = np.arange(len(sizes)), 0, []
     for moment in moments.tolist():
