@@ -60,9 +60,8 @@ def plan_on_pilot(contract: type[Audition], pilot: PilotSide, people: People, pr
     solo = measure_solo_curve(pilot_clients, numbers, recipe)
     job = _Job(side, people, prices, recipe, solo, pilot.tune_step)
     guess = np.minimum(tried_labels(sizes, int(numbers[0])), numbers[-1])
-    tuned = job.tuned(
-        np.minimum(sizes, guess), draw_jobs(side, np.minimum(sizes, guess), recipe, TUNED_DRAWS, FIRST_SEED)
-    )
+    everybody, first = np.arange(len(sizes)), np.minimum(sizes, guess)
+    tuned = job.tuned(first, everybody, draw_jobs(side, first, recipe, TUNED_DRAWS, FIRST_SEED))
     joint = measure_joint_curve(side, np.minimum(sizes, numbers[-1]), recipe, tuned.best)
     asked = _asked_clients(job.inputs(everybody, joint, tuned.best))
     planned = plan_as(contract, job.inputs(asked, joint, tuned.best))

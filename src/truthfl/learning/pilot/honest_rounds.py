@@ -123,7 +123,7 @@ def moments_of(rounds: int) -> NDArray[np.int64]:
 def honest_jobs(
     side: ServerSide, batches: FloatArray, first_seed: int = FIRST_BOUND_SEED, draws: int = BOUND_DRAWS
 ) -> list[HonestJob]:
-    """Jobs like this pilot federation's: its training, numbers of samples and these batches, with clients drawn anew."""
+    """Jobs with this pilot federation's training and numbers of samples, of clients drawn anew."""
     sizes = side.pilot.partition.sizes
     chosen = np.argsort(batches, kind="stable")
     if len(chosen) > MOST_CLIENTS:
@@ -147,10 +147,8 @@ def _lengths_of_job(job: HonestJob) -> FloatArray:
     sizes = np.maximum(np.rint(batches), 1).astype(np.int64)
     run = Run(seed, federated.training.step_size, sizes, np.ones(len(sizes)), federated.true_labels())
     engine = make_engine(federated)
-    changes, inner = (
-        ClientChanges(federated, engine, run),
-        engine.pack(federated.model.init(seed) if job.start is None else job.start),
-    )
+    start = federated.model.init(seed) if job.start is None else job.start
+    changes, inner = ClientChanges(federated, engine, run), engine.pack(start)
     before = inner.copy()
     everybody, done, lengths = np.arange(len(sizes)), 0, []
     for moment in moments.tolist():
