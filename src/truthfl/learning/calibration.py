@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truthfl.contracts.setting import FloatArray
 from truthfl.errors import InputError
@@ -19,6 +20,7 @@ from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.models.model import Features, Labels, Model, Params
 from truthfl.learning.solo import fit_scores, log_probabilities, standardized
 
+Scores = NDArray[np.floating[Any]]
 MOST_SAMPLES = 4000  # to which a calibration is fitted
 
 
@@ -29,15 +31,19 @@ class Calibration:
     factor: float
     biases: tuple[float, ...]
 
-    def log_probabilities(self, scores: FloatArray) -> FloatArray:
+    def log_probabilities(self, scores: Scores) -> FloatArray:
         """The logarithms of the classes' probabilities, (samples, classes)."""
-        return log_probabilities(scores[None].astype(np.float64), np.array([self.factor]), np.array([self.biases]))[0]
+        wide = scores[None].astype(np.float64)
+        return np.asarray(log_probabilities(wide, np.array([self.factor]), np.array([self.biases]))[0])
 
-    def loss_and_accuracy(self, scores: FloatArray, labels: Labels) -> tuple[float, float]:
+    def loss_and_accuracy(self, scores: Scores, labels: Labels) -> tuple[float, float]:
         """Mean cross-entropy, and the share of samples whose most likely class is the label."""
-        log_p = self.log_probabilities(scores)
-        loss = -float(log_p[np.arange(len(labels)), labels].mean())
-        return loss, float(np.mean(log_p.argmax(axis=1) == labels))
+        predicted = self.log_probabilities(scores).argmax(axis=1)
+        return float(self.losses(scores, labels).mean()), float(np.mean(predicted == labels))
+
+    def losses(self, scores: Scores, labels: Labels) -> FloatArray:
+        """(samples,) The cross-entropy of each sample."""
+        return np.asarray(-self.log_probabilities(scores)[np.arange(len(labels)), labels])
 
     def document(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -61,7 +67,7 @@ def fit_calibration(model: Model, params: Params, samples: LabeledSamples) -> Ca
     return _fitted(scores[None].astype(np.float64), samples.labels[chosen])[0]
 
 
-def cross_calibrated(model: Model, params: FloatArray, samples: LabeledSamples) -> tuple[FloatArray, FloatArray]:
+def cross_calibrated(model: Model, params: Scores, samples: LabeledSamples) -> tuple[FloatArray, FloatArray]:
     """Losses and accuracies of models (models, parameters), each calibrated on one half of the samples for the other.
 
     For pilots, whose models have seen the pilot data.
@@ -75,14 +81,14 @@ def cross_calibrated(model: Model, params: FloatArray, samples: LabeledSamples) 
     return found[0] / len(labels), found[1] / len(labels)
 
 
-def _scores_of(model: Model, params: FloatArray, features: Features) -> FloatArray:
+def _scores_of(model: Model, params: Scores, features: Features) -> FloatArray:
     with np.errstate(over="ignore", invalid="ignore"):
         return np.stack([model.scores(one, features) for one in params]).astype(np.float64)
 
 
-def _fitted(scores: FloatArray, labels: Labels) -> list[Calibration]:
+def _fitted(scores: Scores, labels: Labels) -> list[Calibration]:
     """The calibrations of models with these scores, (models, samples, classes)."""
-    wide, deviation = standardized(scores)
+    wide, deviation = standardized(scores.astype(np.float64))
     factors, biases = fit_scores(wide, labels)
     return [
         Calibration(float(factor / own), tuple(bias.tolist()))

@@ -254,6 +254,7 @@ class JobTerms:
     payment_note      how and when the operator pays, in their own words; "" if not stated
     start             where the rounds start: "common", from the seed's model; "solo mean", from the mean of the solo
                       models of those who passed, with the weights of the joint training
+    calibrated        whether the joint model is tested with a calibration: a factor of its scores, one bias per class
     solo_bound        the largest length (L2 norm) of a solo model that is taken; 0.0 for no bound
     """
 
@@ -295,6 +296,7 @@ class JobTerms:
     payment_note: str = ""
     start: str = COMMON
     solo_bound: float = 0.0
+    calibrated: bool = False
 
     @property
     def starts_from_solo_models(self) -> bool:

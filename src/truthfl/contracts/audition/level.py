@@ -97,7 +97,7 @@ class SoloCurve:
 
     def level(self, labels: ArrayLike) -> FloatArray:
         """φ(n): the mean loss with n labels."""
-        return self._interpolated(self._means[None], labels)[0]
+        return np.asarray(self._interpolated(self._means[None], labels)[0])
 
     def spread(self, labels: ArrayLike) -> FloatArray:
         """s(n): the standard deviation of the loss between clients with n labels; as at the ends beyond them."""
@@ -107,7 +107,7 @@ class SoloCurve:
 
     def slope(self, labels: ArrayLike) -> FloatArray:
         """b(n) = −n φ'(n): by how much the loss falls per unit of log n."""
-        return self._falls(self._means[None], labels)[0]
+        return np.asarray(self._falls(self._means[None], labels)[0])
 
     def slope_error(self, labels: ArrayLike) -> FloatArray:
         """The standard error of b(n)."""
@@ -117,7 +117,8 @@ class SoloCurve:
         """The standard deviation of label pay over label cost, in a job of this many clients: of loss and level."""
         slope = self.slope(labels)
         deviation = self.spread(labels) * np.sqrt(1.0 + level_variance(clients))
-        return np.divide(deviation, slope, out=np.full(np.shape(slope), np.inf), where=slope > 0)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.where(slope > 0, deviation / slope, np.inf))
 
     def _falls(self, losses: FloatArray, labels: ArrayLike) -> FloatArray:
         """(…) By how much these losses (rows, K) fall per unit of log n around n."""

@@ -109,7 +109,7 @@ class JointTraining:
 
     def batches(self, sizes: IntArray) -> FloatArray:
         """D' of clients with these numbers of labels."""
-        return np.minimum(float(self.batch), np.asarray(sizes, dtype=float))
+        return np.asarray(np.minimum(float(self.batch), np.asarray(sizes, dtype=float)))
 
     def models(self, jobs: Sequence[DrawnJob]) -> NDArray[np.float32]:
         """The joint models of these jobs if all are honest, (jobs, parameters)."""
@@ -122,7 +122,8 @@ class JointTraining:
         honest = Strategies.truthful(self.batches(job.federated.partition.sizes))
         here = replace(job.federated, training=self.training)
         with np.errstate(over="ignore", invalid="ignore"):
-            return train(here, honest, job.seed, start=start).params[0]
+            trained: Params = train(here, honest, job.seed, start=start).params[0]
+        return trained
 
     def losses(self, jobs: Sequence[DrawnJob], test: LabeledSamples) -> tuple[FloatArray, FloatArray]:
         """(jobs,) The calibrated losses of the joint models, and their accuracies."""

@@ -7,7 +7,9 @@ With an audition, the solo models are published beside them, and their losses ar
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from truthfl.federation.protocol.messages import FINAL, model_digest, query_mess
 from truthfl.federation.protocol.reports import asked_field, document_or_reason
 from truthfl.federation.protocol.rounds import asked_by_contract, joint_weights, offers_in_round
 from truthfl.files import write_file
+from truthfl.learning.calibration import Calibration, calibration_of, fit_calibration
 from truthfl.learning.data.datasets import npy_bytes, npz_bytes, read_npy, read_npz
 from truthfl.learning.data.samples import LabeledImages, LabeledSamples
 from truthfl.learning.models.model import Model, Params
@@ -90,10 +93,68 @@ RELATIVE_TOLERANCE = 1e-5  # computers add floating-point numbers in different o
 SHIFT_TOLERANCE = 1e-2  # of a shift, in standard deviations of solo losses
 
 
-def test_loss(model: Model, params: Params, test: LabeledSamples, samples: int, secret: str) -> float:
-    """f(w_T, ξ): the mean loss over `samples` draws with replacement from the test set, determined by the secret."""
+def test_loss(
+    model: Model,
+    params: Params,
+    test: LabeledSamples,
+    samples: int,
+    secret: str,
+    calibration: Calibration | None,
+) -> float:
+    """f(w_T, ξ): the mean loss over `samples` draws with replacement from the test set, determined by the secret.
+
+    With a calibration, that of the calibrated model.
+    """
     drawn = below(bits(key(draw_seed(secret), Purpose.TEST), samples), len(test))
-    return model.loss(params, test.features[drawn], test.labels[drawn])
+    if calibration is None:
+        return model.loss(params, test.features[drawn], test.labels[drawn])
+    losses = calibration.losses(model.scores(params, test.features), test.labels)
+    return float(losses[drawn].mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """How the models of a job are tested: on the test set, and if `pilot` is given with a calibration fitted on it."""
+
+    model: Model
+    test: LabeledSamples
+    pilot: LabeledSamples | None = None
+
+    def calibration(self, params: Params) -> Calibration | None:
+        """The calibration that belongs to this model."""
+        return None if self.pilot is None else fit_calibration(self.model, params, self.pilot)
+
+    def loss_and_accuracy(self, params: Params) -> tuple[float, float]:
+        """On the whole test set."""
+        calibration, test = self.calibration(params), self.test
+        if calibration is None:
+            loss = self.model.loss(params, test.features, test.labels)
+            return loss, self.model.accuracy(params, test.features, test.labels)
+        return calibration.loss_and_accuracy(self.model.scores(params, test.features), test.labels)
+
+    def document(self, params: Params, samples: int, secret: str, test_set: str) -> dict[str, object]:
+        """Test the final model; return the test's ledger document, which reveals the committed test set and secret."""
+        calibration = self.calibration(params)
+        raw, loss = (test_loss(self.model, params, self.test, samples, secret, own) for own in (None, calibration))
+        if not np.isfinite(loss):
+            raise InputError("the final model has no finite loss; such a job cannot be settled.")
+        document: dict[str, object] = {
+            "model": model_digest(params),
+            "test_set": test_set,
+            "samples": samples,
+            "secret": secret,
+            "loss": loss,
+            "accuracy": self.loss_and_accuracy(params)[1],
+        }
+        return (
+            document
+            if calibration is None
+            else document
+            | {
+                "raw_loss": raw,
+                "calibration": calibration.document(),
+            }
+        )
 
 
 def published_files(folder: Path, job: str) -> tuple[Path, Path]:
@@ -130,10 +191,14 @@ def _models_fault(view: JobView, models: NDArray[Any], rows: Sequence[int]) -> s
     return ""
 
 
-def publish_model(folder: Path, job: str, params: Params, test: LabeledSamples) -> None:
-    """Write the final model and the test set, each atomically."""
+def publish_model(
+    folder: Path, job: str, params: Params, test: LabeledSamples, calibration: Calibration | None = None
+) -> None:
+    """Write the final model, its calibration if it has one, and the test set, each atomically."""
     model_file, test_file = published_files(folder, job)
     write_file(model_file, npy_bytes(params))
+    if calibration is not None:
+        write_file(model_file.with_name(f"{job}-calibration.json"), json.dumps(calibration.document()).encode())
     arrays = {features_name(isinstance(test, LabeledImages)): test.features, "labels": test.labels}
     write_file(test_file, npz_bytes(arrays, compressed=True))
 
@@ -172,7 +237,10 @@ def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | No
     test = LabeledSamples(arrays[name], arrays["labels"], terms.classes)
     if test_set_digest(test.features, test.labels) != recorded["test_set"]:
         return f"{test_file} is not the test set that the server committed itself to"
-    loss = test_loss(model, params, test, recorded["samples"], recorded["secret"])
+    if terms.calibrated != ("calibration" in recorded):
+        return "the terms and the test disagree on whether the model has a calibration"
+    calibration = calibration_of(recorded["calibration"]) if terms.calibrated else None
+    loss = test_loss(model, params, test, recorded["samples"], recorded["secret"], calibration)
     if abs(loss - recorded["loss"]) > RELATIVE_TOLERANCE * abs(loss):
         return f"the loss is {recorded['loss']!r} in the ledger; recomputed it is {loss!r}"
     solo_models = solo_file(model_file.parent, view.name)

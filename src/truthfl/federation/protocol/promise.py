@@ -144,6 +144,7 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         audition_seconds=0.0 if promise.recipe is None else roster.server.audition_seconds,
         start=promise.start,
         solo_bound=promise.solo_bound,
+        calibrated=promise.contract.is_calibrated,
     )
 
 

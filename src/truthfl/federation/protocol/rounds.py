@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Message
@@ -42,7 +42,6 @@ from truthfl.federation.protocol.reports import (
     round_document,
 )
 from truthfl.federation.protocol.validation import Validation, noise_of, take_single_reports
-from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.models.model import Model, Params
 from truthfl.learning.training.aggregation import MEAN, Combine, new_combiner, taken_weights, with_momentum
 from truthfl.learning.training.draws import Purpose, bits_at, key, uniform
@@ -50,6 +49,9 @@ from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import LOST_START
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import NOT_CONNECTED, NOT_IN_TIME, Agreement, Offer
+
+if TYPE_CHECKING:
+    from truthfl.federation.protocol.final_model import Evaluation
 
 SECONDS_BETWEEN_REPEATS = 1.0
 OTHER_MODEL = (
@@ -63,7 +65,7 @@ EVALUATIONS = 20  # how often the model is evaluated on the test set during trai
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """The model to train, the agreement, the path of the checkpoint file, and the participants.
+    """The model to train and how it is tested, the agreement, the path of the checkpoint file, and the participants.
 
     taking_part   the agreement restricted to clients who passed the audition; the whole agreement without one
     code_keys     by participant: the key of the codes of their messages; empty if the offers have no agreement key
@@ -75,7 +77,7 @@ class TrainingRun:
                   start from the seed's model
     """
 
-    model: Model
+    evaluation: Evaluation
     agreement: Agreement
     checkpoint_file: Path
     taking_part: Agreement
@@ -85,6 +87,11 @@ class TrainingRun:
     operator_key: PrivateKey | None = None
     validation: Validation | None = None
     from_solo: Callable[[], Params] | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model to train."""
+        return self.evaluation.model
 
     @cached_property
     def combine(self) -> Combine:
@@ -133,9 +140,7 @@ def joint_total(agreement: Agreement, taking_part: Agreement) -> float:
     return math.fsum(offer.client.weight for offer in taking_part.offers)
 
 
-def train_rounds(
-    roster: Roster, training: TrainingRun, test: LabeledSamples, progress: Callable[[int], None]
-) -> Params:
+def train_rounds(roster: Roster, training: TrainingRun, progress: Callable[[int], None]) -> Params:
     """Run all rounds that are not in the ledger yet, or until the operator ends the job; return the final model.
 
     Rounds that are in the ledger and not in the checkpoint are repeated, because the ledger has no models. If a round
@@ -148,7 +153,7 @@ def train_rounds(
     params, before, finished = _initial_state(roster, training)
     known = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
     validation = training.validation
-    if params is None:
+    if params is None or before is None:
         return training.common_start
     if finished >= len(known) and (finished == training.rounds or not _may_go_on(roster)):
         return params
@@ -187,8 +192,8 @@ def train_rounds(
             document |= {"refused": outcome.refused} if outcome.refused else {}
             call, digest = call.next(changed=digests[0] != digests[1]), digests[1]
             if (round_ + 1) % evaluate_every == 0 or round_ + 1 == training.rounds:
-                loss = training.model.loss(params, test.features, test.labels)
-                document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
+                loss, accuracy = training.evaluation.loss_and_accuracy(params)
+                document |= {"loss": loss, "accuracy": accuracy}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in outcome.rejected]
             items.append(Item(roster.job_name, "round", str(round_ + 1), document))
             recorder.put(round_ + 1, params, before, items, {} if validation is None else validation.state())

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from truthfl.coded_text import coded, english, sentence_of
 from truthfl.contracts.contract import require_collected
-from truthfl.errors import InputError, TruthflError
+from truthfl.errors import TruthflError
 from truthfl.federation.operator.approval import Approve, approve_all
 from truthfl.federation.operator.commands import ended_news, tell_command
 from truthfl.federation.operator.live_status import OVER, TESTING, LiveWriter, read_serving
@@ -31,12 +30,12 @@ from truthfl.federation.protocol.enrolment import (
     wait_for_contract,
 )
 from truthfl.federation.protocol.final_model import (
+    Evaluation,
     mean_of_solo_models,
     publish_model,
     published_files,
     solo_file,
     tell_final_model,
-    test_loss,
 )
 from truthfl.federation.protocol.job_control import JobControl, JobEndedError
 from truthfl.federation.protocol.job_task import model_of
@@ -58,8 +57,6 @@ from truthfl.federation.protocol.validation import validation_of
 from truthfl.job import DataJob
 from truthfl.learning.data.datasets import read_npy
 from truthfl.learning.data.federations import ServerSide
-from truthfl.learning.data.samples import LabeledSamples
-from truthfl.learning.models.model import Model, Params
 from truthfl.learning.training.own_strategy import registered
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import commitment, digest, test_set_digest
@@ -168,8 +165,16 @@ def conduct_job(
             checkpoint_file = checkpoint_path(operator.folder, name)
             acceptances = {offer.client.name: view.answer_to(offer).document for offer in agreement.offers}
             model = model_of(agreement.terms, job.task)
+            evaluation = Evaluation(model, side.test, side.pilot.data if agreement.terms.calibrated else None)
             training = TrainingRun(
-                model, agreement, checkpoint_file, taking_part, code_keys, acceptances, job.aggregation, operator.key
+                evaluation,
+                agreement,
+                checkpoint_file,
+                taking_part,
+                code_keys,
+                acceptances,
+                job.aggregation,
+                operator.key,
             )
             if agreement.terms.starts_from_solo_models and taking_part.offers:
                 models = solo_file(operator.folder / "models", name)
@@ -177,15 +182,12 @@ def conduct_job(
             if training.rounds and agreement.terms.aggregation != OWN:
                 validation = validation_of(side, taking_part, training.weights, agreement.terms.aggregation)
                 training = replace(training, validation=validation)
-            params = train_rounds(
-                roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
-            )
+            params = train_rounds(roster, training, lambda rounds: progress("training", rounds, training.rounds))
             _record_early_end(roster, training, model_digest(params))
             roster.live.begin(TESTING)
             tell_final_model(roster, agreement, model_digest(params))
-            publish_model(operator.folder, name, params, side.test)
-            samples, secret = job.server.test_samples, operator.secret
-            result = test_document(training.model, params, side.test, samples, secret, test_set)
+            publish_model(operator.folder, name, params, side.test, evaluation.calibration(params))
+            result = evaluation.document(params, job.server.test_samples, operator.secret, test_set)
             ledger.append(name, "test", "test", result)
         settle(ledger, name)
         send_receipts(roster, operator.key)
@@ -297,23 +299,6 @@ def _label_and_audition(
             lambda committed: progress("training alone", committed, clients),
             0.0 if operator.simulated else agreement.terms.audition_seconds,
         )
-
-
-def test_document(
-    model: Model, params: Params, test: LabeledSamples, samples: int, secret: str, test_set: str
-) -> dict[str, object]:
-    """Test the final model; return the test's ledger document, which reveals the committed test set and secret."""
-    loss = test_loss(model, params, test, samples, secret)
-    if not np.isfinite(loss):
-        raise InputError("the final model has no finite loss; such a job cannot be settled.")
-    return {
-        "model": model_digest(params),
-        "test_set": test_set,
-        "samples": samples,
-        "secret": secret,
-        "loss": loss,
-        "accuracy": model.accuracy(params, test.features, test.labels),
-    }
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def run_job(
         else:
             labels = None if has_solo_models(job) else drawn_labels(job, federation, seed)
             view = serve(grid_of(simulated_participants(job, federation, folder, labels)))
-    return outcome_of(job, federation, view, draws)
+    return outcome_of(job, federation, view, draws, folder / "models")
 
 
 def _approve(audition: bool, show_plan: Callable[[PlanSummary], None], plan: PlanSummary) -> bool:

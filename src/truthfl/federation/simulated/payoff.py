@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truthfl.contracts.setting import FloatArray, IntArray
 from truthfl.federation.operator.kept_jobs import Draws
-from truthfl.federation.protocol.final_model import test_loss, tested_losses
+from truthfl.federation.protocol.final_model import Evaluation, test_loss, tested_losses
 from truthfl.federation.protocol.reports import report_rule
 from truthfl.federation.protocol.rounds import joint_weights, offers_in_round
 from truthfl.job import DataJob
@@ -21,7 +22,7 @@ from truthfl.learning.people.behaviour import Behaviour
 from truthfl.learning.people.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.people.labels import ask_for_labels
 from truthfl.learning.people.profile import Profile
-from truthfl.learning.solo import audition_model, changed_recipe, recipe_of
+from truthfl.learning.solo import audition_model, changed_recipe, recipe_of, solo_mean
 from truthfl.learning.training.train import train
 from truthfl.ledger.evidence import SoloEvidence, level_shifts, passes
 from truthfl.ledger.terms import Agreement, Offer
@@ -64,23 +65,28 @@ def audition_payoffs_if_honest(
     agreement: Agreement,
     behaviours: Sequence[Behaviour],
     solo_loss: Mapping[str, float | None],
+    solo_models: NDArray[np.float32],
     draws: Draws,
 ) -> FloatArray:
     """The payoff of each client with an offer if they alone had been honest; NaN for honest clients.
 
-    behaviours  of those with an offer
-    solo_loss   of all of them in the job, None for none
-    draws       of the job
+    behaviours   of those with an offer
+    solo_loss    of all of them in the job, None for none
+    solo_models  (clients, parameters) of all of them in the job; NaN for none
+    draws        of the job
     """
     restricted = federation_of_asked(job, federation.federated, agreement)
     payoff = np.full(len(agreement.offers), np.nan)
     for client, (offer, kind) in enumerate(zip(agreement.offers, behaviours, strict=True)):
         if not kind.truthful:
-            honest_loss = honest_solo_loss(restricted, federation, offer, draws)
+            model = honest_solo_model(restricted, offer, draws)
+            honest_loss = tested_losses(restricted.model, [model], federation.test, draws.secret)[0]
+            models = solo_models.copy()
+            models[client] = model
             others = [*behaviours[:client], TRUTHFUL, *behaviours[client + 1 :]]
             losses = {**solo_loss, offer.client.name: honest_loss}
             payoff[client] = audition_payoffs(
-                job, federation, restricted, agreement, others, losses, draws, wanted=(client,)
+                job, federation, restricted, agreement, others, losses, models, draws, wanted=(client,)
             )[0]
     return payoff
 
@@ -96,10 +102,10 @@ def federation_of_asked(job: DataJob, federated: Federated, agreement: Agreement
     return replace(asked, training=agreement.terms.training)
 
 
-def honest_solo_loss(restricted: Federated, federation: SimulatedFederation, offer: Offer, draws: Draws) -> float:
-    """The loss of the client's solo model if they label all samples by hand and follow the recipe."""
+def honest_solo_model(restricted: Federated, offer: Offer, draws: Draws) -> Params:
+    """The client's solo model if they label all samples by hand and follow the recipe."""
     rows = restricted.partition.rows_of(offer.client.index)
-    model: Params = audition_model(
+    return audition_model(
         TRUTHFUL,
         restricted.model,
         restricted.data.features[rows],
@@ -108,7 +114,6 @@ def honest_solo_loss(restricted: Federated, federation: SimulatedFederation, off
         client=offer.client.index,
         seed=draws.seed,
     )
-    return tested_losses(restricted.model, [model], federation.test, draws.secret)[0]
 
 
 def audition_payoffs(
@@ -118,10 +123,13 @@ def audition_payoffs(
     agreement: Agreement,
     behaviours: Sequence[Behaviour],
     solo_loss: Mapping[str, float | None],
+    solo_models: NDArray[np.float32],
     draws: Draws,
     wanted: Sequence[int] | None = None,
 ) -> FloatArray:
     """The payoffs of clients with offers, by the fast trainer, with the same draws as the job.
+
+    Nothing is trained if all wanted are truthful, and their pay does not depend on the joint loss.
 
     wanted  the positions of those whose payoffs are returned; None for all
     """
@@ -136,11 +144,19 @@ def audition_payoffs(
         for offer, kind in zip(agreement.offers, behaviours, strict=True)
     ]
     asked = rounds_asked(agreement, taking_part)
-    params, delivered = _trained(restricted, agreement, taking_part, kinds, asked, draws.seed)
-    loss = test_loss(restricted.model, params, federation.test, job.server.test_samples, draws.secret)
+    own = {i: agreement.offers[i] for i in (range(len(agreement.offers)) if wanted is None else wanted)}
+    loss, delivered = agreement.terms.expected_loss, asked
+    by_loss = any(offer.mechanism.pays_by_joint_loss for offer in own.values())
+    if by_loss or not all(behaviours[i].truthful for i in own):
+        start = _start(restricted, agreement, present, solo_models, draws.seed)
+        params, delivered = _trained(restricted, agreement, taking_part, kinds, asked, start, draws.seed)
+        pilot = federation.pilot.data if agreement.terms.calibrated else None
+        calibration = Evaluation(restricted.model, federation.test, pilot).calibration(params)
+        loss = test_loss(
+            restricted.model, params, federation.test, job.server.test_samples, draws.secret, calibration
+        )
     samples = np.array([offer.client.samples for offer in agreement.offers], dtype=float)
     counted = np.divide(samples * delivered, asked, out=np.zeros(len(samples)), where=asked > 0)
-    own = {i: agreement.offers[i] for i in (range(len(agreement.offers)) if wanted is None else wanted)}
     pay = [
         offer.pay(
             loss,
@@ -169,12 +185,24 @@ def rounds_asked(agreement: Agreement, taking_part: Agreement) -> IntArray:
     return asked
 
 
+def _start(
+    restricted: Federated, agreement: Agreement, present: Sequence[Offer], solo_models: NDArray[np.float32], seed: int
+) -> Params:
+    """The model from which the rounds of those who passed start."""
+    if not agreement.terms.starts_from_solo_models or not present:
+        return restricted.model.init(seed)
+    weights = joint_weights(agreement, Agreement(agreement.terms, tuple(present)))
+    rows = [offer.client.index for offer in present]
+    return solo_mean(solo_models[rows], [weights[offer.client.name] for offer in present])
+
+
 def _trained(
     restricted: Federated,
     agreement: Agreement,
     taking_part: Agreement,
     kinds: Sequence[Behaviour],
     asked: IntArray,
+    start: Params,
     seed: int,
 ) -> tuple[Params, IntArray]:
     """The model that those who take part train, and the number of reports taken of each client.
@@ -182,7 +210,7 @@ def _trained(
     All clients keep their positions, so that the draws are those of the job; absent clients change nothing.
     """
     if not taking_part.rounds:
-        return restricted.model.init(seed), np.zeros_like(asked)
+        return start, np.zeros_like(asked)
     weights, q = joint_weights(agreement, taking_part), restricted.participation
     federated = replace(
         restricted,
@@ -191,7 +219,7 @@ def _trained(
         rule=report_rule(agreement.terms, restricted.rule.aggregation),
     )
     profile = Profile(kinds, [offer.client.batch_size for offer in agreement.offers])
-    trained = train(federated, profile, seed)
+    trained = train(federated, profile, seed, start=start)
     if federated.rule.clips:  # masked reports cannot be refused
         return trained.params[0], asked
     delivered = np.where(profile.reports_nothing, 0, asked)
@@ -246,7 +274,8 @@ def joint_payoffs(
     federated = replace(federation.federated, training=terms.training, rule=rule)
     profile = Profile(behaviours, [offer.client.batch_size for offer in agreement.offers])
     trained = train(federated, profile, draws.seed)
-    loss = test_loss(federated.model, trained.params[0], federation.test, job.server.test_samples, draws.secret)
+    samples = job.server.test_samples
+    loss = test_loss(federated.model, trained.params[0], federation.test, samples, draws.secret, None)
     asked = rounds_asked(agreement, agreement)
     delivered = asked.copy()
     if not rule.clips:  # masked reports cannot be refused

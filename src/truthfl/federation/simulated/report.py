@@ -18,6 +18,7 @@ from truthfl.errors import InputError
 from truthfl.federation.operator.approval import summary_of
 from truthfl.federation.operator.kept_jobs import Draws
 from truthfl.federation.operator.served_report import evaluations, part_columns, part_words, write_training_plot
+from truthfl.federation.protocol.final_model import solo_file
 from truthfl.federation.protocol.offers import left_out_of
 from truthfl.federation.simulated.participants import has_solo_models
 from truthfl.federation.simulated.payoff import (
@@ -28,6 +29,7 @@ from truthfl.federation.simulated.payoff import (
 )
 from truthfl.files import write_file
 from truthfl.job import DataJob
+from truthfl.learning.data.datasets import read_npy
 from truthfl.learning.data.federations import SimulatedFederation
 from truthfl.learning.people.behaviours import behaviour
 from truthfl.ledger.entry import Entry
@@ -77,8 +79,13 @@ class RunOutcome:
         return float(self.view.test.document["loss"])
 
 
-def outcome_of(job: DataJob, federation: SimulatedFederation, view: JobView, draws: Draws) -> RunOutcome:
-    """The outcome of a finished job; what liars would have had is trained again, with the draws of the job."""
+def outcome_of(
+    job: DataJob, federation: SimulatedFederation, view: JobView, draws: Draws, models: Path
+) -> RunOutcome:
+    """The outcome of a finished job; what liars would have had is trained again, with the draws of the job.
+
+    models  the folder of its published models
+    """
     agreement, behaviours = view.agreement, tuple(map(behaviour, job.clients.behaviour))
     left_out = left_out_of(view.plans[-1].document) if view.plans else {}
     names = [name for name in job.clients.name if name not in left_out]
@@ -91,7 +98,8 @@ def outcome_of(job: DataJob, federation: SimulatedFederation, view: JobView, dra
         passed = {settled.client for settled in settlements if settled.passed}
         cost = audition_costs(agreement, own, set(view.commitments), passed)
         solo_loss = {settled.client: settled.solo_loss for settled in settlements}
-        if_honest = audition_payoffs_if_honest(job, federation, agreement, own, solo_loss, draws)
+        trained_alone = read_npy(solo_file(models, view.name))
+        if_honest = audition_payoffs_if_honest(job, federation, agreement, own, solo_loss, trained_alone, draws)
     else:
         cost = costs(agreement, own)
         if_honest = joint_payoffs_if_honest(job, federation, agreement, own, draws)

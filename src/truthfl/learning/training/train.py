@@ -135,7 +135,7 @@ def train(
     return TrainingResult(np.stack([params for params, _, _ in results]), moments, by_name, refused_reports)
 
 
-def _initial_params(federated: Federated, runs: Sequence[Run], start: ArrayLike | None) -> Sequence[Params]:
+def _initial_params(federated: Federated, runs: Sequence[Run], start: ArrayLike | None) -> list[Params]:
     """The parameters from which each run starts."""
     if start is None:
         of_seed = {run.seed: federated.model.init(run.seed) for run in runs}
@@ -143,7 +143,7 @@ def _initial_params(federated: Federated, runs: Sequence[Run], start: ArrayLike 
     given, shape = np.asarray(start, dtype=np.float32), (len(runs), federated.model.size)
     if given.shape not in (shape, shape[1:]):
         raise InputError(f"start has shape {given.shape}; it must be {shape[1:]}, or {shape} with one model per run.")
-    return np.broadcast_to(given, shape)
+    return list(np.broadcast_to(given, shape))
 
 
 class _ThreadedEngine:

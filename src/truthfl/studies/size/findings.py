@@ -17,7 +17,7 @@ from truthfl.adversary.strategy import LiePoint
 from truthfl.contracts.audition.labels import CAP_DEVIATIONS, SLOPE_ERRORS, LabelTask
 from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, audition_contract, label_task
+from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement, contract_for, label_task
 from truthfl.contracts.contract import Contract, Observation
 from truthfl.contracts.lceme.contract import LCEME, lceme_with_margin
 from truthfl.contracts.loss_model import LossModel
@@ -222,12 +222,10 @@ def audition_for(
     training: Training,
     solo: SoloPlan,
     fitted: FittedLoss,
-    level: PilotLevel,
 ) -> Audition:
-    """The audition with these labels. Pay for computing is fixed: it is below the 1% that a plan tolerates."""
-    inputs = _inputs(design.money, clients, training, solo.recipe, solo.curve, fitted, level)
-    batches = np.full(size, float(design.batch_each(size)))
-    return audition_contract(inputs, clients.dataset_size.astype(float), batches)
+    """The audition with these labels; computing is so cheap here that it is paid a fixed amount."""
+    inputs = _inputs(design.money, clients, training, solo.recipe, solo.curve, fitted, design.batch_each(size))
+    return contract_for(inputs, clients.dataset_size.astype(float))
 
 
 def _inputs(
@@ -237,17 +235,13 @@ def _inputs(
     recipe: Recipe,
     curve: SoloCurve,
     fitted: FittedLoss | None,
-    level: PilotLevel | None = None,
+    batch: float = 1.0,
 ) -> AuditionInputs:
-    nothing = np.zeros(len(clients))
     measured = AuditionMeasurement(
         solo=curve,
         joint_curve=0.0 if fitted is None else fitted.label_curve,
         joint_curve_error=0.0 if fitted is None else fitted.label_error,
-        constant=0.0,
-        sampling=nothing,
-        absence=nothing,
-        loss_error=0.0 if level is None else level.spread,
+        batch=batch,
         audition_cost=np.full(len(clients), money.sample_cost * recipe.samples),
         most_pay=money.most_pay,
     )

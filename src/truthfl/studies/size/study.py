@@ -125,7 +125,7 @@ def _found(
     level = joint_level(design, runs.losses[: design.pilot_draws].tolist(), runs.loss_variance, runs.pool)
     payers = {"lceme": Payer(lceme_for(design, size, clients, training, fitted, level), clients, training)}
     if solo is not None and not solo.reason:
-        contract = audition_for(design, size, clients, training, solo, fitted, level)
+        contract = audition_for(design, size, clients, training, solo, fitted)
         payers["audition"] = Payer(contract, clients, training, contract.audition_pay)
     cost = work_cost(clients, training, Strategies.truthful(payers["lceme"].rule.batch_size))
     by_model = fitted.worth(size, design)
