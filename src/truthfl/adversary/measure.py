@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from truthfl.adversary.strategy import ABSENCE, MOST_LABELS, TRUTH, LiePoint
+from truthfl.adversary.strategy import ABSENCE, MOST_LABELS, TRUTH, LiePoint, ReportKind
 from truthfl.contracts.contract import CONTRIBUTIONS, Contract, Contribution, Evidence, Observation
+from truthfl.contracts.formulas import COMMON, SOLO_MEAN
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, Training, batch_price
 from truthfl.contracts.solo import SoloResult, peer_shifts
 from truthfl.errors import InputError
+from truthfl.learning.calibration import cross_calibrated
 from truthfl.learning.data.partition import Federated, Partition
 from truthfl.learning.data.samples import LabeledSamples
-from truthfl.learning.models.model import Features, Labels
+from truthfl.learning.models.model import Features, Labels, Params
 from truthfl.learning.people.behaviour import Behaviour, SoloRecipe
 from truthfl.learning.people.behaviours import FREE_RIDER, TRUTHFUL
 from truthfl.learning.people.profile import Profile
-from truthfl.learning.solo import Recipe, audition_samples, changed_recipe, losses_of_groups
+from truthfl.learning.solo import (
+    Recipe,
+    audition_samples,
+    changed_recipe,
+    losses_of_groups,
+    solo_mean,
+    train_all_alone,
+)
 from truthfl.learning.training.draws import Purpose, key
 from truthfl.learning.training.local_training import takes_part
 from truthfl.learning.training.train import train
@@ -33,12 +42,14 @@ class Split:
     """The clients' federation and the test set.
 
     further  for each client rows of `federated.data` that they do not hold and could label as well, of the same classes
-             as their own as far as possible
+             as their own as far as possible, in random order
+    solo_models  those that were trained for the start of joint runs
     """
 
     federated: Federated
     test: LabeledSamples
     further: tuple[IntArray, ...]
+    solo_models: dict[SoloWork, Params] = field(default_factory=dict)
 
     def with_more_samples(self, client: int, count: int) -> Federated:
         """The federation in which this client holds `count` samples in all; weights remain."""
@@ -85,7 +96,8 @@ def _further_rows(federated: Federated, seed: int) -> list[IntArray]:
     two clients may hold the same sample.
     """
     labels, partition = federated.data.labels, federated.partition
-    shuffled = np.random.default_rng(seed).permutation(len(labels))
+    random = np.random.default_rng(seed)
+    shuffled = random.permutation(len(labels))
     of_class = [shuffled[labels[shuffled] == c] for c in range(len(federated.data.classes))]
     further = []
     for client in range(len(partition)):
@@ -95,7 +107,8 @@ def _further_rows(federated: Federated, seed: int) -> list[IntArray]:
         held = np.concatenate((own, *taken))
         others = shuffled[~np.isin(shuffled, held)]
         missing = max(math.ceil((MOST_LABELS - 1.0) * len(own)) - sum(map(len, taken)), 0)
-        further.append(np.concatenate((*taken, others[:missing])).astype(np.int64))
+        more = np.concatenate((*taken, others[:missing])).astype(np.int64)
+        further.append(random.permutation(more))
     return further
 
 
@@ -153,13 +166,17 @@ def train_lies(
     """
     count = len(split.federated.partition)
     everybody = [np.ones(count, dtype=bool)] * len(cases)
-    loss, delivered = _losses(split, batch_size, points, cases, everybody, threads)
-    empty, solo, shift = np.full(len(cases), np.nan), np.full_like(loss, np.nan), np.zeros(len(cases))
+    empty, solo, shift = np.full(len(cases), np.nan), np.full((len(points), len(cases)), np.nan), np.zeros(len(cases))
     if solo_terms is not None:
         pairs = [(case.client, case.seed) for case in cases]
         known = {} if known_solo is None else known_solo
         solo = lied_solo_losses(split, solo_terms, points, pairs, known=known, threads=threads)
         shift = honest_shifts(split, solo_terms, [client for client, _ in pairs], known=known, threads=threads)
+    if solo_terms is not None and not solo_terms.joint:
+        shares = [_untrained_share(point, split.federated.training.rounds) for point in points]
+        delivered = np.repeat(np.array(shares)[:, None], len(cases), axis=1)
+        return LieLosses(np.zeros_like(solo), delivered, np.full_like(solo, np.nan), empty, empty, solo, shift)
+    loss, delivered = _losses(split, batch_size, points, cases, everybody, threads, solo_terms)
     if not coalitions:
         return LieLosses(loss, delivered, np.full_like(loss, np.nan), empty, empty, solo, shift)
     members = [coalition(case.client, count, case.seed) for case in cases]
@@ -214,6 +231,9 @@ def train_pairs(
             own = lied_solo_losses(split, solo_terms, [TRUTH], [(client, seed) for client in pair], threads=threads)[0]
             solo[0, number], solo[1, number] = own, own[0]
             shift[number] = honest_shifts(split, solo_terms, list(pair), threads=threads)
+        if solo_terms is not None and not solo_terms.joint:
+            loss[:, number] = without[:, number] = 0.0
+            continue
         for shared, federated in enumerate((split.federated, split.with_shared_labels(*pair))):
             batches = np.minimum(batch_size, federated.partition.sizes)
             absent: list[list[int]] = [[], [pair[0]], [pair[1]]]
@@ -248,6 +268,7 @@ def _losses(
     cases: Sequence[Case],
     members: Sequence[NDArray[np.bool_]],
     threads: int | None,
+    solo_terms: SoloTerms | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Losses and delivered shares, (points, cases); clients who are not members of a case's coalition are absent."""
     loss, delivered = np.empty((len(points), len(cases))), np.empty((len(points), len(cases)))
@@ -263,7 +284,11 @@ def _losses(
         sizes = split.federated.partition.sizes
         profiles = [_lying_profile(federated, batch_size, sizes, points[p], cases[c], members[c]) for p, c in runs]
         seeds = [cases[c].seed for _, c in runs]
-        losses, empty = _trained(split, federated, profiles, seeds, threads)
+        starts = None
+        if solo_terms is not None and solo_terms.start == SOLO_MEAN:
+            starts = np.stack([_start(split, solo_terms, points[p], cases[c]) for p, c in runs])
+        calibrated = solo_terms is not None and solo_terms.calibrated
+        losses, empty = _trained(split, federated, profiles, seeds, threads, starts, calibrated=calibrated)
         for (p, c), value, empties in zip(runs, losses, empty, strict=True):
             loss[p, c] = value
             delivered[p, c] = _delivered_share(federated, points[p], cases[c], empties)
@@ -298,13 +323,50 @@ def _profile(federated: Federated, batch_size: FloatArray, others: dict[int, Beh
     return Profile.of_kinds(kinds, kind_of, np.asarray(batch_size).astype(np.int64))
 
 
+def _start(split: Split, terms: SoloTerms, point: LiePoint, case: Case) -> Params:
+    """The mean of the solo models of a run in which one client lies."""
+    federated = split.federated
+    works = [_work(TRUTH, client, SEED) for client in range(len(federated.partition))]
+    works[case.client] = _work(point, case.client, case.seed)
+    models = np.stack([_solo_model(split, terms, work) for work in works])
+    return solo_mean(models, (federated.weight / federated.weight.sum()).tolist())
+
+
+def _solo_model(split: Split, terms: SoloTerms, work: SoloWork) -> Params:
+    """The solo model of this work; remembered with the split."""
+    known = split.solo_models
+    if work not in known:
+        recipe = changed_recipe(terms.recipe, work.point.recipe)
+        classes = split.federated.data.classes
+        own = [_samples(split, work)]
+        known[work] = train_all_alone(split.federated.model, own, recipe, SEED, classes=classes, threads=1)[0]
+    return known[work]
+
+
+def _untrained_share(point: LiePoint, rounds: int) -> float:
+    """The share of rounds with a report: a fabricated one has nothing to build on in the first."""
+    if point == ABSENCE or point.report is ReportKind.NOTHING:
+        return 0.0
+    built = point.report in (ReportKind.ECHO, ReportKind.GARBAGE)
+    return (rounds - 1.0) / rounds if built and rounds else 1.0
+
+
 def _trained(
-    split: Split, federated: Federated, profiles: list[Profile], seeds: list[int], threads: int | None
+    split: Split,
+    federated: Federated,
+    profiles: list[Profile],
+    seeds: list[int],
+    threads: int | None,
+    starts: NDArray[np.float32] | None = None,
+    *,
+    calibrated: bool = False,
 ) -> tuple[FloatArray, tuple[dict[int, int], ...]]:
     """The final test loss of each run, and the number of empty reports by client."""
     with np.errstate(over="ignore", invalid="ignore"):  # with lies, training may diverge
-        trained = train(federated, profiles, seeds, evaluate_on={"test": split.test}, threads=threads)
+        trained = train(federated, profiles, seeds, start=starts, evaluate_on={"test": split.test}, threads=threads)
     losses = np.fmin(trained.evaluations["test"].loss[:, -1], MAX_LOSS)
+    if calibrated:
+        losses = np.fmin(cross_calibrated(federated.model, trained.params, split.test)[0], MAX_LOSS)
     return losses, tuple(dict(counts) for counts in trained.refused_reports)
 
 
@@ -326,32 +388,42 @@ SEED = 0  # of the solo models' start and draws, and of the test; what varies ar
 class SoloTerms:
     """A contract's terms for solo models: the recipe, and for each client expected loss and spread, (N,).
 
-    Both are NaN for a client of a reduced federation who stands for several.
+    start       where the joint training starts
+    joint       whether pay depends on the joint loss; if not, nothing is trained jointly
+    calibrated  whether the joint loss is that of calibrated models
     """
 
     recipe: Recipe
     level: FloatArray
     spread: FloatArray
+    start: str = COMMON
+    joint: bool = True
+    calibrated: bool = False
 
     def document(self) -> dict[str, Any]:
         """The terms as JSON values."""
-        return {"recipe": self.recipe.document(), "level": self.level.tolist(), "spread": self.spread.tolist()}
+        return vars(self) | {
+            "recipe": self.recipe.document(),
+            "level": self.level.tolist(),
+            "spread": self.spread.tolist(),
+        }
 
     @classmethod
     def of_document(cls, document: dict[str, Any]) -> SoloTerms:
         """The terms with this document."""
-        return cls(Recipe(**document["recipe"]), np.array(document["level"]), np.array(document["spread"]))
+        arrays = {name: np.array(document[name]) for name in ("level", "spread")}
+        return cls(**{**document, **arrays, "recipe": Recipe(**document["recipe"])})
 
-    def of_clients(self, clients: IntArray, count: int) -> SoloTerms:
-        """The terms of these clients, followed by NaN up to `count` clients in total."""
-        padded = np.full((2, count), np.nan)
-        padded[:, : len(clients)] = self.level[clients], self.spread[clients]
-        return SoloTerms(self.recipe, *padded)
+    def of_clients(self, clients: IntArray) -> SoloTerms:
+        """The terms of these clients."""
+        return replace(self, level=self.level[clients], spread=self.spread[clients])
 
     @classmethod
-    def of_contract(cls, contract: Contract, recipe: Recipe) -> SoloTerms:
+    def of_contract(cls, contract: Contract, recipe: Recipe, start: str = COMMON) -> SoloTerms:
         """This contract's terms."""
-        return cls(recipe, contract.stage.level, contract.stage.spread)
+        stage = contract.stage
+        by_loss, calibrated = contract.pays_by_joint_loss, contract.is_calibrated
+        return cls(recipe, stage.level, stage.spread, start, by_loss, calibrated)
 
 
 @dataclass(frozen=True)
@@ -394,8 +466,8 @@ def honest_shifts(
     threads: int | None = 1,
 ) -> FloatArray:
     """The shift of the expected solo loss of each of these clients, if all others are honest; `known` as above."""
-    count, able = len(split.federated.partition), np.flatnonzero(np.isfinite(terms.level))
-    peers = able[np.linspace(0, len(able) - 1, min(len(able), MOST_PEERS)).astype(int)]
+    count = len(split.federated.partition)
+    peers = np.linspace(0, count - 1, min(count, MOST_PEERS)).astype(int)
     chosen = np.unique(np.concatenate((peers, np.asarray(clients, dtype=np.int64))))
     works = [_work(TRUTH, int(client), SEED) for client in chosen]
     losses = _tested(split, terms, works, known, threads)

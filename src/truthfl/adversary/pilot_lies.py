@@ -19,7 +19,7 @@ from truthfl.contracts.planning import Plan
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, batch_price
 from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.data.partition import Federated
-from truthfl.learning.pilot.reduced_federation import reduce_federation
+from truthfl.learning.pilot.reduced_federation import reduce_federation, some_clients_of
 from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.solo import possible_recipes
 
@@ -199,18 +199,19 @@ def _pilot_lie(
 
 
 def _stage(side: ServerSide, plan: Plan) -> _Stage:
-    """The pilot federation; with many clients, a reduced one in which only single clients lie."""
+    """The pilot federation; with many clients, some of them or a reduced one in which only single clients lie."""
     pilot, batches = replace(side.pilot, training=plan.training), plan.contract.batch_size
     payer = Payer(plan.contract, plan.clients, plan.training, plan.solo_cost)
-    terms = None if plan.recipe is None else SoloTerms.of_contract(plan.contract, plan.recipe)
-    if len(pilot.partition) <= WHOLE_PILOT_CLIENTS:
-        return _Stage(_split(pilot, side), np.arange(len(pilot.partition)), batches, payer, terms)
+    terms = None if plan.recipe is None else SoloTerms.of_contract(plan.contract, plan.recipe, plan.start)
+    count = len(pilot.partition)
+    if count <= WHOLE_PILOT_CLIENTS:
+        return _Stage(_split(pilot, side), np.arange(count), batches, payer, terms)
+    if terms is not None:  # each trains alone
+        some, chosen = some_clients_of(pilot, WHOLE_PILOT_CLIENTS, 0.5)
+        return _Stage(_split(some, side), chosen, batches[chosen], payer, terms.of_clients(chosen))
     reduced = reduce_federation(pilot)
     single = np.concatenate(reduced.members[: reduced.single_clients])
-    assigned = reduced.assigned(batches)
-    if terms is not None:
-        terms = terms.of_clients(single, len(reduced.members))
-    return _Stage(_split(reduced.federated, side), single, assigned, payer, terms)
+    return _Stage(_split(reduced.federated, side), single, reduced.assigned(batches), payer, terms)
 
 
 def _split(federated: Federated, side: ServerSide) -> Split:

@@ -152,9 +152,7 @@ def audition_payoffs(
         params, delivered = _trained(restricted, agreement, taking_part, kinds, asked, start, draws.seed)
         pilot = federation.pilot.data if agreement.terms.calibrated else None
         calibration = Evaluation(restricted.model, federation.test, pilot).calibration(params)
-        loss = test_loss(
-            restricted.model, params, federation.test, job.server.test_samples, draws.secret, calibration
-        )
+        loss = test_loss(restricted.model, params, federation.test, job.server.test_samples, draws.secret, calibration)
     samples = np.array([offer.client.samples for offer in agreement.offers], dtype=float)
     counted = np.divide(samples * delivered, asked, out=np.zeros(len(samples)), where=asked > 0)
     pay = [

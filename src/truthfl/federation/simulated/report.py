@@ -79,9 +79,7 @@ class RunOutcome:
         return float(self.view.test.document["loss"])
 
 
-def outcome_of(
-    job: DataJob, federation: SimulatedFederation, view: JobView, draws: Draws, models: Path
-) -> RunOutcome:
+def outcome_of(job: DataJob, federation: SimulatedFederation, view: JobView, draws: Draws, models: Path) -> RunOutcome:
     """The outcome of a finished job; what liars would have had is trained again, with the draws of the job.
 
     models  the folder of its published models

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from truthfl.adversary.measure import SoloTerms
 from truthfl.contracts.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
 from truthfl.contracts.contract import Contract, Evidence
+from truthfl.contracts.formulas import COMMON, SOLO_MEAN
 from truthfl.contracts.lceme.assignment import labeling_floor
 from truthfl.contracts.lceme.contract import CALIBRATED, lceme, lceme_with_margin
 from truthfl.contracts.loss_model import LossModel, paper_bound, sound_bound
 from truthfl.contracts.payoff import work_cost
 from truthfl.contracts.planning import Plan
+from truthfl.contracts.registry import find_mechanism
 from truthfl.contracts.setting import Clients, Constants, FloatArray, IntArray, Strategies, Training
 from truthfl.errors import InputError
 from truthfl.job import DataJob
@@ -37,14 +39,17 @@ LOSS_MODEL = tuple(field.name for field in fields(LossModel))
 class DrawnPlan:
     """The plan on one draw of the data; `federation.data.seed` is that of the draw.
 
+    start          where training starts, as in `JobTerms`
+    loss_model     None if the contract is not planned on one
     solo           the contract's terms for solo models; None for contracts that do not use them
     cost_of_solo   (N,) cost of training alone
     """
 
     federation: FederationSpec
     training: Training
+    start: str
     clients: Clients
-    loss_model: LossModel
+    loss_model: LossModel | None
     contract: Contract
     loss_error: float
     loss_variance: float
@@ -99,13 +104,18 @@ def _plan(job: DataJob, store: Store, design: PilotDesign | None) -> DrawnPlan:
 
 def arrays_of(plan: Plan) -> Result:
     """The parts of a plan that a study needs, as named arrays."""
-    model = {f"model_{name}": np.asarray(getattr(plan.calibration.model, name)) for name in LOSS_MODEL}
+    model: dict[str, NDArray[Any]] = {}
+    if plan.calibration is not None:
+        model = {f"model_{name}": np.asarray(getattr(plan.loss_model, name)) for name in LOSS_MODEL}
+    training = plan.training
     terms = {f"term_{name}": values for name, values in plan.contract.terms().items()}
     return (
         model
         | terms
         | {
-            "step_size": np.array(plan.training.step_size),
+            "training": np.array([training.rounds, training.local_steps, training.step_size, training.momentum]),
+            "from_solo": np.array(plan.start == SOLO_MEAN),
+            "kind": np.array(plan.contract.kind),
             "weight": plan.clients.weight,
             "gradient_variance": plan.clients.gradient_variance,
             "batch_size": np.asarray(plan.contract.batch_size, dtype=float),
@@ -142,25 +152,33 @@ def plan_of(job: DataJob, stored: Result) -> DrawnPlan:
         participation=people.participation[asked],
         name=[people.name[k] for k in asked],
     )
-    model: dict[str, Any] = {name: stored[f"model_{name}"] for name in LOSS_MODEL}
-    model |= {name: float(value) for name, value in model.items() if value.ndim == 0}
+    loss_model: LossModel | None = None
+    if "model_constant" in stored:
+        model: dict[str, Any] = {name: stored[f"model_{name}"] for name in LOSS_MODEL}
+        loss_model = LossModel(**{name: float(value) if value.ndim == 0 else value for name, value in model.items()})
+    rounds, local_steps, step_size, momentum = stored["training"].tolist()
     terms = {name[len("term_") :]: values for name, values in stored.items() if name.startswith("term_")}
     participation = tuple(people.participation.tolist())
-    contract = job.contract.mechanism(batch_size=stored["batch_size"], **terms)  # type: ignore[call-arg]
+    contract = find_mechanism(str(stored["kind"]))(batch_size=stored["batch_size"], **terms)  # type: ignore[call-arg]
     of_all, solo = None, None
     if "labels" in stored:
         numbers = np.zeros(len(people), dtype=int)
         numbers[asked] = labels
         of_all = tuple(numbers.tolist())
         steps, batch, step_size, penalty, shifts = stored["recipe"].tolist()
-        solo = SoloTerms.of_contract(contract, Recipe(int(steps), int(batch), step_size, penalty, int(shifts)))
+        solo = SoloTerms.of_contract(
+            contract,
+            Recipe(int(steps), int(batch), step_size, penalty, int(shifts)),
+            SOLO_MEAN if stored["from_solo"] else COMMON,
+        )
     return DrawnPlan(
         federation=FederationSpec(
             job.data, job.trained_model, people.dataset_size, participation, of_all, job.task, job.aggregation
         ),
-        training=replace(job.training, step_size=float(stored["step_size"])),
+        training=Training(int(rounds), int(local_steps), step_size, momentum),
+        start=SOLO_MEAN if stored["from_solo"] else COMMON,
         clients=clients,
-        loss_model=LossModel(**model),
+        loss_model=loss_model,
         contract=contract,
         loss_error=float(stored["loss_error"]),
         loss_variance=float(stored["loss_variance"]),
@@ -188,6 +206,7 @@ BOUND_RULES = (
     BoundRule("lceme as printed", paper_bound, 0.5, as_printed=True),
     BoundRule("lceme, sound bound", sound_bound, 0.25, as_printed=False),
 )
+OTHER_RULES = (CALIBRATED, "leave-one-out", "shapley share", *(rule.name for rule in BOUND_RULES))
 CONSTANTS = tuple(field.name for field in fields(Constants))
 PRICING_SEEDS = 8
 MOST_ASKED = 10  # clients
@@ -246,6 +265,10 @@ def rule_tests(
     the bounds are measured on the server's own data. A rule that cannot be made on one of the draws is absent. Rules
     that pay by Shapley values get a separate test, because their runs cost twice as much.
     """
+    if plans[0].loss_model is None:
+        own = tuple(DrawnRules(plan, plan.training, plan.clients, (plan.contract,)) for plan in plans)
+        why = "it pays by the joint loss of a training that starts anew; truthfl verify --contract lceme has it."
+        return (RuleTest((plans[0].contract.study_name,), own),), dict.fromkeys(OTHER_RULES, why)
     has_bounds = plans[0].federation.model.kind == "softmax"
     steps = [rule.step for rule in BOUND_RULES] if has_bounds else []
     items = [[_leave_one_out_task(plan), *(_constants_task(plan, step) for step in steps)] for plan in plans]
@@ -296,6 +319,7 @@ def _makers(plan: DrawnPlan, results: Sequence[Result]) -> dict[str, Callable[[]
         return lambda: _lceme_on_bound(plan, BOUND_RULES[number], results[1 + number])
 
     own, loss_model = plan.contract, plan.loss_model
+    assert loss_model is not None
     own = own.renamed(own.study_name)
     makers = {own.name: at_tuned_step(lambda: own)}
     others: dict[str, Callable[[], Contract]] = {
@@ -322,6 +346,7 @@ def _leave_one_out(plan: DrawnPlan, without: Result) -> Contract:
 
 def _calibrated(plan: DrawnPlan) -> Contract:
     """LCEME on the calibrated loss model, with the batches of the job's own contract, or larger ones if necessary."""
+    assert plan.loss_model is not None
     floor = np.ceil(labeling_floor(plan.clients, plan.loss_model, plan.training))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, plan.clients.dataset_size))
     made = lceme_with_margin(

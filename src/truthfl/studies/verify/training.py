@@ -70,11 +70,12 @@ def _split_and_batches(
     rounds: int,
     local_steps: int,
     step_size: float,
+    momentum: float,
     batch_size: Sequence[float],
 ) -> tuple[Split, FloatArray]:
     """The split with this seed and training, and the assigned batches."""
     here = _cached_split(FederationSpec.of_document(federation), split)
-    training = Training(rounds, local_steps, step_size)
+    training = Training(rounds, local_steps, step_size, momentum)
     return replace(here, federated=replace(here.federated, training=training)), np.asarray(batch_size, dtype=float)
 
 
@@ -188,6 +189,7 @@ def place_settings(test: RuleTest, place: Place) -> dict[str, object]:
         "rounds": here.training.rounds,
         "local_steps": here.training.local_steps,
         "step_size": here.training.step_size,
+        "momentum": here.training.momentum,
         "batch_size": here.batch_size.tolist(),
     } | ({"solo": here.plan.solo.document()} if test.needs(Evidence.SOLO_LOSS) and here.plan.solo is not None else {})
 
