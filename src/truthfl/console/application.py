@@ -41,7 +41,7 @@ from truthfl.page.http import (
 from truthfl.page.serving import OpenPage, opened
 from truthfl.texts import plain
 
-SHARED_FILES = ("api.js", "base.css", "dom.js", "format.js", "icon.svg", "text.js")
+SHARED_FILES = ("api.js", "base.css", "dom.js", "format.js", "icon.svg", "plot.js", "text.js")
 LONGEST_FAULT = 1000
 
 

@@ -61,10 +61,10 @@ STYLE = re.compile(r' *<link rel="stylesheet" href="static/(\w+\.css)">\n')
 
 
 @cache
-def localized_file(name: str, language: str) -> StaticFile:
-    """An HTML page, or the script of one, in a language."""
+def localized_file(name: str, language: str, **keys: str) -> StaticFile:
+    """An HTML page, or the script of one, in a language. `keys` are those of texts that the HTML has by other names."""
     if name.endswith(".html"):
-        return static_file(name, filled_in(_with_one_style(name), language))
+        return static_file(name, filled_in(_with_one_style(name), language, **keys))
     modules = {file.removesuffix(".js"): _text(file) for file in static_files() if file.endswith(".js")}
     catalogue = catalogue_file(language).content.decode()
     return static_file(name, bundled(name.removesuffix(".js"), modules | {CATALOGUE.removesuffix(".js"): catalogue}))
@@ -97,9 +97,10 @@ def catalogue_file(language: str) -> StaticFile:
     return static_file(CATALOGUE, "".join(lines))
 
 
-def filled_in(template: str, language: str) -> str:
-    """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language."""
-    texts = {**strings(language), "language": language}
+def filled_in(template: str, language: str, **keys: str) -> str:
+    """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language, {{name}} for one of `keys`."""
+    own = strings(language)
+    texts = {**own, "language": language} | {name: own[key] for name, key in keys.items()}
     return KEY.sub(lambda match: html.escape(texts[match[1]]), template)
 
 

@@ -217,6 +217,9 @@ def test_nothing_outside_the_contracts_asks_which_contract_it_has():
         if (places := list(asks_which_contract(ast.parse(path.read_text()))))
     }
     assert found == {}
+    assert [
+        path.name for path in SOURCE.rglob("*.js") if re.search(r"\b(offer|job)\.contract\b", path.read_text())
+    ] == []
     asked = (
         "isinstance(rule, FlatPay); contract.kind == 'lceme'; from truthfl import Audition; offer.job.contract in known"
     )
