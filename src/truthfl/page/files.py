@@ -98,7 +98,7 @@ def catalogue_file(language: str) -> StaticFile:
 
 
 def filled_in(template: str, language: str, **keys: str) -> str:
-    """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language, {{name}} for one of `keys`."""
+    """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language, {{name}} for a key."""
     own = strings(language)
     texts = {**own, "language": language} | {name: own[key] for name, key in keys.items()}
     return KEY.sub(lambda match: html.escape(texts[match[1]]), template)
