@@ -1,6 +1,6 @@
 """The page's files: static files, and the HTML, styles and scripts that are made on request, by language.
 
-All scripts become one. In it, each module is a function that is called once, after the modules it imports, and returns
+The scripts of a page become one. In it, each module is a function that is called once, after the modules it imports, and returns
 its exports. The modules use only the forms that `IMPORT` and `EXPORT` describe, one per line.
 """
 
@@ -56,7 +56,6 @@ def _suffix(name: str) -> str:
 
 
 KEY = re.compile(r"\{\{([a-z_.]+)\}\}")
-CATALOGUE = "strings.js"
 STYLE = re.compile(r' *<link rel="stylesheet" href="static/(\w+\.css)">\n')
 
 
@@ -65,9 +64,15 @@ def localized_file(name: str, language: str, **keys: str) -> StaticFile:
     """An HTML page, or the script of one, in a language. `keys` are those of texts that the HTML has by other names."""
     if name.endswith(".html"):
         return static_file(name, filled_in(_with_one_style(name), language, **keys))
-    modules = {file.removesuffix(".js"): _text(file) for file in static_files() if file.endswith(".js")}
-    catalogue = catalogue_file(language).content.decode()
-    return static_file(name, bundled(name.removesuffix(".js"), modules | {CATALOGUE.removesuffix(".js"): catalogue}))
+    return script(name, language, static_files())
+
+
+def script(name: str, language: str, files: Mapping[str, StaticFile]) -> StaticFile:
+    """The script of a page, with the modules among the files that it imports and the language's strings."""
+    modules = {
+        file.removesuffix(".js"): content.decode() for file, (content, *_) in files.items() if file.endswith(".js")
+    }
+    return static_file(name, bundled(name.removesuffix(".js"), modules | {"strings": _catalogue_module(language)}))
 
 
 @cache
@@ -90,15 +95,16 @@ def _text(name: str) -> str:
     return static_files()[name].content.decode()
 
 
-def catalogue_file(language: str) -> StaticFile:
+def _catalogue_module(language: str) -> str:
     """The module with a language's strings for the scripts."""
     values = {"language": language, "strings": dict(strings(language))}
-    lines = [f"export const {name} = {json.dumps(value, ensure_ascii=False)};\n" for name, value in values.items()]
-    return static_file(CATALOGUE, "".join(lines))
+    return "".join(
+        f"export const {name} = {json.dumps(value, ensure_ascii=False)};\n" for name, value in values.items()
+    )
 
 
 def filled_in(template: str, language: str, **keys: str) -> str:
-    """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language, {{name}} for a key."""
+    """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language, {{name}} for that of a key."""
     own = strings(language)
     texts = {**own, "language": language} | {name: own[key] for name, key in keys.items()}
     return KEY.sub(lambda match: html.escape(texts[match[1]]), template)
