@@ -1,7 +1,7 @@
 """The page's files: static files, and the HTML, styles and scripts that are made on request, by language.
 
-The scripts of a page become one. In it, each module is a function that is called once, after the modules it imports, and returns
-its exports. The modules use only the forms that `IMPORT` and `EXPORT` describe, one per line.
+The scripts of a page become one. In it, each module is a function that is called once, after the modules it imports,
+and returns its exports. The modules use only the forms that `IMPORT` and `EXPORT` describe, one per line.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ STYLE = re.compile(r' *<link rel="stylesheet" href="static/(\w+\.css)">\n')
 
 @cache
 def localized_file(name: str, language: str, **keys: str) -> StaticFile:
-    """An HTML page, or the script of one, in a language. `keys` are those of texts that the HTML has by other names."""
+    """An HTML page, `filled_in` with these keys, or the script of one, in a language."""
     if name.endswith(".html"):
         return static_file(name, filled_in(_with_one_style(name), language, **keys))
     return script(name, language, static_files())
@@ -98,13 +98,15 @@ def _text(name: str) -> str:
 def _catalogue_module(language: str) -> str:
     """The module with a language's strings for the scripts."""
     values = {"language": language, "strings": dict(strings(language))}
-    return "".join(
-        f"export const {name} = {json.dumps(value, ensure_ascii=False)};\n" for name, value in values.items()
-    )
+    lines = [f"export const {name} = {json.dumps(value, ensure_ascii=False)};\n" for name, value in values.items()]
+    return "".join(lines)
 
 
 def filled_in(template: str, language: str, **keys: str) -> str:
-    """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language, {{name}} for that of a key."""
+    """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language.
+
+    keys  by other names that stand for their texts
+    """
     own = strings(language)
     texts = {**own, "language": language} | {name: own[key] for name, key in keys.items()}
     return KEY.sub(lambda match: html.escape(texts[match[1]]), template)
