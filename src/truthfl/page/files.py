@@ -105,7 +105,7 @@ def _catalogue_module(language: str) -> str:
 def filled_in(template: str, language: str, **keys: str) -> str:
     """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language.
 
-    keys  by other names that stand for their texts
+    keys  of further texts, by the names that the page has for them
     """
     own = strings(language)
     texts = {**own, "language": language} | {name: own[key] for name, key in keys.items()}
