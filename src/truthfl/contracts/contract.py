@@ -207,13 +207,12 @@ class LinearPay:
 class CalculationStep:
     """One line of a receipt: a formula in words, the same formula with numbers, and its result.
 
-    name   of the step within its kind of mechanism, for a page that has the formula in other languages
+    formula   a `coded` text, if the page has it in other languages
     """
 
     formula: str
     numbers: tuple[float | int | str, ...]
     result: float
-    name: str = ""
 
 
 class Contract(ABC):

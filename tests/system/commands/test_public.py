@@ -230,6 +230,8 @@ def test_nothing_outside_the_contracts_asks_which_contract_it_has():
         if (places := list(asks_which_contract(ast.parse(path.read_text()))))
     }
     assert found == {}
+    scripts = {path.name: path.read_text() for path in SOURCE.rglob("*.js")}
+    assert [name for name, source in scripts.items() if re.search(r"\b(offer|job|terms)\.contract\b", source)] == []
     asked = (
         "isinstance(rule, FlatPay); contract.kind == 'lceme'; from truthfl import Audition; offer.job.contract in known"
     )
@@ -243,6 +245,7 @@ def test_no_folder_has_too_many_modules_and_no_package_is_empty():
     assert {str(folder.relative_to(SOURCE)): count for folder, count in modules.items() if not 2 <= count <= 18} == {
         "federation": 1
     }
+    assert [folder for folder in SOURCE.rglob("static") if len(list(folder.glob("*.js"))) > 20] == []
 
 
 def test_the_parts_of_the_federation_import_only_what_they_may():

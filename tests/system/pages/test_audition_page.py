@@ -179,7 +179,7 @@ def test_the_receipt_of_somebody_who_was_stopped(ada):
     assert shown["audition"]["passed"] is False
     assert [part["paid"] for part in shown["audition"]["parts"]] == [pytest.approx(4.0), 0.0]
     assert shown["settlement"] == {"pay": 4, "delivered": 0, "asked": 0}
-    assert shown["calculation"][1]["formula"] == "for computing: you did not take part in the joint training"
+    assert shown["calculation"][1]["formula"] == {"key": "calculation.audition.no_computing", "values": {}}
     assert [point["pay"] for point in shown["plot"]["points"]] == pytest.approx([90, 4])
     assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
 

@@ -197,11 +197,11 @@ def test_an_honest_receipt_holds(ada):
     assert shown["paid"] == 236
     assert [(step["formula"], *written(step)) for step in shown["calculation"]] == [
         (
-            "reward = base − slope × test loss + labeling cost",
+            {"key": "calculation.lceme.reward", "values": {}},
             "4,319.6556 − 3,821.8232 × 1.1000000 + 120.0000",
             "235.6501",
         ),
-        ("pay = reward × reports taken / asked for", "235.6501 × 3 / 3", "235.6501"),
+        ({"key": "calculation.lceme.pay", "values": {}}, "235.6501 × 3 / 3", "235.6501"),
     ]
     assert json.loads(json.dumps(shown)) == shown
 

@@ -34,7 +34,7 @@ PARTS = {key.split(".")[0] for key in CATALOGUES["en"]}
 FORM = re.compile(r"\.(one|other|dative)$")
 VISIBLE_ATTRIBUTES = ("aria-label", "title", "alt", "placeholder")
 NO_WORDS = {  # names of keys, classes of elements and the like, which nobody reads
-    "Backspace", "Enter", "Escape", "key minus", "no model", "swatch colour-", "truthfl decisions",
+    "Backspace", "Enter", "Escape", "key minus", "swatch colour-", "truthfl decisions",
     "truthfl single keys", "verdict bad",
 }  # fmt: skip
 
@@ -61,7 +61,7 @@ def _keys_in_files():
     for path in [*PAGE.glob("*.py"), *contracts.rglob("*.py"), *scripts.glob("*.js"), *scripts.glob("*.html")]:
         source = path.read_text("utf-8")
         if path.suffix == ".html":
-            named |= set(re.findall(r"\{\{([a-z_.]+)\}\}", source)) - {"language"}
+            named |= set(re.findall(r"\{\{([a-z_.]+)\}\}", source)) - {"language", "title", "words"}
             continue
         named |= {key for key in re.findall(r'"([a-z_]+(?:\.[a-z_]+)+)"', source) if key.split(".")[0] in PARTS}
         for template in re.findall(r"`((?:[a-z_]+\.)+\$\{[^`]*)`", source):

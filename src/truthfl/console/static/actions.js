@@ -1,10 +1,8 @@
-// Commands: a dialog asks what and why, then for confirmation; the server signs and writes them.
+// Commands: a dialog asks what and why, then for confirmation; the server signs and writes them, and makes invitations.
 
 import { postJson } from "./api.js";
-import { amount, whole } from "./amounts.js";
 import { byId, make } from "./dom.js";
-import { number } from "./format.js";
-import { showInvitation } from "./invitation.js";
+import { amount, logTime, number, whole } from "./format.js";
 
 const WORDS = {
   pause: ["Pause", "Pause the job", "Nothing more is asked of anybody, and deadlines move on, until you resume it."],
@@ -23,6 +21,7 @@ const [ACTED, CONFIRMING] = ["filling in", "confirming"];
 let status = null; // the newest
 let kind = ""; // of the command in the dialog
 let step = ACTED;
+let file = ""; // URL of the invitation as a file; "" if none is shown
 
 export function showActions(newest) {
   status = newest;
@@ -163,3 +162,40 @@ byId("act-back").addEventListener("click", () => {
   }
 });
 for (const name of ["approve", "disapprove"]) byId(name).addEventListener("click", () => open(name));
+
+// An invitation that was just made: to copy or to save, and then forgotten. The page keeps nothing of it.
+function showInvitation({ name, line, text, expires }) {
+  file = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  const fileName = `${name}.invitation`;
+  byId("invited-title").textContent = `An invitation for ${name}`;
+  byId("invited-words").textContent = `It is good once, until ${logTime(expires)}, and it is not shown again. Whoever uses it first takes part ` +
+    `as ${name}, so send it by a way that you both trust. They join with the file, or paste the line into the second command:`;
+  byId("invited-commands").textContent = `truthfl join ${fileName} --data THEIR-DATA\ntruthfl join - --data THEIR-DATA`;
+  byId("invited-line").value = line;
+  Object.assign(byId("invited-save"), { href: file, download: fileName });
+  byId("invited-done").textContent = "";
+  byId("invited").showModal();
+  byId("invited-copy").focus();
+}
+
+async function copied() {
+  const line = byId("invited-line");
+  line.select();
+  try {
+    await navigator.clipboard.writeText(line.value);
+    return true;
+  } catch {
+    return document.execCommand("copy"); // where a browser has no other way
+  }
+}
+
+byId("invited-copy").addEventListener("click", async () => {
+  byId("invited-done").textContent = await copied() ? "Copied." : "It could not be copied; the line is marked: copy it yourself.";
+});
+byId("invited-close").addEventListener("click", () => byId("invited").close());
+byId("invited").addEventListener("close", () => {
+  URL.revokeObjectURL(file);
+  file = "";
+  byId("invited-line").value = "";
+  byId("invited-save").removeAttribute("href");
+});

@@ -239,13 +239,15 @@ class Audition(Contract):
         label_pay, computing = (float(np.ravel(part(observation))[0]) for part in (self.label_pay, self.computing_pay))
         level = float(np.ravel(self.expected_solo_loss(observation))[0])
         solo = level if observation.solo is None else float(np.ravel(observation.solo.loss)[0])
-        solo_words: float | str = "no model" if np.isnan(solo) else solo
+        solo_words: float | str = coded("calculation.no_model", "no model") if np.isnan(solo) else solo
         steps = [
             CalculationStep(
-                "for labels = base + slope × (expected solo loss − your solo loss), from 0 to the cap",
+                coded(
+                    "calculation.audition.labels",
+                    "for labels = base + slope × (expected loss of your own model − its loss), from 0 to the cap",
+                ),
                 (one["label_base"], "+", one["label_slope"], "× (", level, "−", solo_words, ")"),
                 label_pay,
-                "labels",
             )
         ]
         if bool(np.ravel(self.passes(observation))[0]):
@@ -254,17 +256,23 @@ class Audition(Contract):
             numbers: tuple[float | int | str, ...] = (
                 one["joint_base"], "+", one["joint_slope"], "× (", expected, "−", loss, ")",
             )  # fmt: skip
-            words, name = (
-                "for computing = base + slope × (expected joint loss − joint loss), from 0 to the cap",
-                "computing",
+            words = coded(
+                "calculation.audition.computing",
+                "for computing = base + slope × (expected loss of the joint model − its loss), from 0 to the cap",
             )
             if observation.delivered is not None and observation.asked is not None:
                 counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
-                numbers, words = ("(", *numbers, ") ×", *counts), f"{words}, × reports taken / asked for"
-                name = "computing_by_reports"
-            steps.append(CalculationStep(words, numbers, computing, name))
+                numbers = ("(", *numbers, ") ×", *counts)
+                words = coded(
+                    "calculation.audition.computing_by_reports",
+                    "for computing = base + slope × (expected loss of the joint model − its loss), from 0 to the cap, "
+                    "× reports taken / asked for",
+                )
+            steps.append(CalculationStep(words, numbers, computing))
         else:
-            words = "for computing: you did not take part in the joint training"
-            steps.append(CalculationStep(words, (), 0.0, "no_computing"))
-        total = "pay = for labels + for computing"
-        return [*steps, CalculationStep(total, (label_pay, "+", computing), label_pay + computing, "total")]
+            words = coded(
+                "calculation.audition.no_computing", "for computing: you did not take part in the joint training"
+            )
+            steps.append(CalculationStep(words, (), 0.0))
+        total = coded("calculation.audition.total", "pay = for labels + for computing")
+        return [*steps, CalculationStep(total, (label_pay, "+", computing), label_pay + computing)]

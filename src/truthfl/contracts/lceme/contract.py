@@ -108,18 +108,16 @@ class LCEME(Contract):
         earned = float(self._reward(np.float64(loss))[0])
         steps = [
             CalculationStep(
-                "reward = base − slope × test loss + labeling cost",
+                coded("calculation.lceme.reward", "reward = base − slope × test loss + labeling cost"),
                 (base, "−", slope, "×", loss, "+", labeling),
                 earned,
-                "reward",
             )
         ]
         if observation.delivered is not None and observation.asked is not None:
             counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
             paid = float(np.ravel(self.pay(observation))[0])
-            steps.append(
-                CalculationStep("pay = reward × reports taken / asked for", (earned, "×", *counts), paid, "pay")
-            )
+            words = coded("calculation.lceme.pay", "pay = reward × reports taken / asked for")
+            steps.append(CalculationStep(words, (earned, "×", *counts), paid))
         return steps
 
     def linear(self) -> LinearPay:

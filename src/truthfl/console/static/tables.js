@@ -1,7 +1,8 @@
-// The table of participants.
+// The tables: participants, the ledger's last rows with the check of all of it, and what was refused.
 
-import { amount, loss, ofAll, span, timeOf, whole } from "./amounts.js";
+import { postJson } from "./api.js";
 import { byId, make } from "./dom.js";
+import { amount, logTime, loss, ofAll, span, whole } from "./format.js";
 
 const FIRST_SHOWN = 50;
 const GOOD = ["settled", "training", "passed"];
@@ -52,10 +53,10 @@ function row(one, money) {
     ...(one.connected === null ? [] : [here(one)]), ...cells);
 }
 
-// Why she is out, until when she is invited, or what was refused last.
+// Why a participant is out, until when they are invited, or what was refused last.
 function remark(one) {
   const last = one.refusals[0];
-  const text = one.reason || (one.invited_until !== null ? `invitation good until ${timeOf(one.invited_until)}` : "") || (last ? `${last.round === null ? last.stage : `round ${last.round}`}: ${last.reason}` : "");
+  const text = one.reason || (one.invited_until !== null ? `invitation good until ${logTime(one.invited_until)}` : "") || (last ? `${last.round === null ? last.stage : `round ${last.round}`}: ${last.reason}` : "");
   return text === "" ? null : make("span", { class: "remark", title: text }, text);
 }
 
@@ -83,3 +84,41 @@ function totals(people, money, running) {
 function cell(kind, text) {
   return make("td", { class: kind || null }, text);
 }
+
+export function showRows({ rows, last_row: last, unreadable_rows: unreadable }) {
+  const beware = unreadable > 0 ? `; ${whole(unreadable)} of them truthfl did not write` : "";
+  byId("ledger-count").textContent = last > 0 ? `row ${whole(last)} is the last${beware}` : "no rows yet";
+  byId("rows").replaceChildren(...rows.map((row) => make("tr", { class: row.kind === "rejection" ? "bad" : null },
+    make("td", { class: "n" }, whole(row.sequence)),
+    make("td", { class: "soft" }, make("time", { datetime: row.at }, logTime(row.at))),
+    make("td", {}, row.words))));
+}
+
+export function showRefused({ participants: people, strangers, connections, refused_at: byStage }) {
+  const all = [...connections, ...strangers, ...people.flatMap((one) => one.refusals)];
+  all.sort((a, b) => (a.at < b.at ? 1 : -1));
+  const stages = Object.entries(byStage).map(([stage, count]) => `${whole(count)} in ${stage}`);
+  if (connections.length > 0) stages.push(`${whole(connections.length)} at the door`);
+  byId("refused-count").textContent = stages.length > 0 ? stages.join(", ") : "nobody, nothing";
+  byId("refused").replaceChildren(...all.map((one) => make("li", {},
+    make("time", { class: "soft", datetime: one.at }, logTime(one.at)), " ",
+    make("b", {}, one.who), ` ${one.round === null ? one.stage : `round ${one.round}`}: ${one.reason}`)));
+  if (all.length === 0) byId("refused").replaceChildren(make("li", { class: "soft" }, "Replies and connections that are not taken are listed here, with the reason."));
+}
+
+byId("check").addEventListener("click", async () => {
+  const [button, verdict] = [byId("check"), byId("verdict")];
+  button.disabled = true;
+  verdict.className = "verdict";
+  verdict.textContent = "Every row is computed again …";
+  try {
+    const { sound, sentence } = await postJson("api/check", {});
+    verdict.className = sound ? "verdict good" : "verdict bad";
+    verdict.textContent = sound ? sentence : `Wrong: ${sentence}`;
+  } catch (error) {
+    verdict.className = "verdict bad";
+    verdict.textContent = `It was not checked: ${error.message}`;
+  } finally {
+    button.disabled = false;
+  }
+});

@@ -1,7 +1,31 @@
+// Labels: what a sample's label is, the labels of all samples with the order in which they are asked for, and the classes
+// that are chosen and not confirmed yet.
+//
+// A label is the number of its class, -1 for none; where samples may have several classes, it is a list of numbers.
+
+const NONE = new Set();
+
+// The numbers of the classes, in a list.
+export function numbersOf(label) {
+  if (Array.isArray(label)) return label;
+  return label < 0 ? [] : [label];
+}
+
+export function isLabeled(label) {
+  return numbersOf(label).length > 0;
+}
+
+export function namesOf(label, classes) {
+  return numbersOf(label).map((number) => classes[number].name).join(", ");
+}
+
+// The label with this class added, or taken off if it was there; for samples that may have several.
+export function toggled(label, number) {
+  const others = label.filter((one) => one !== number);
+  return others.length < label.length ? others : [...others, number].sort((one, other) => one - other);
+}
+
 // Order of the samples to label: undecided ones by position, then skipped ones in the order in which they were skipped.
-
-import { isLabeled } from "./label_value.js";
-
 export class Queue {
   constructor(state) {
     this.total = state.total;
@@ -88,4 +112,26 @@ export class Queue {
   }
 }
 
-const NONE = new Set();
+// Classes that are chosen for a sample and not confirmed yet, where samples may have several; kept while one goes back
+// and forth.
+export class Choices {
+  constructor(queue) {
+    this.queue = queue;
+    this.chosen = new Map(); // lists of numbers, by position
+  }
+
+  // What is shown as chosen: what is stored, until she chooses otherwise.
+  at(position) {
+    return this.chosen.get(position) ?? this.queue.labels[position];
+  }
+
+  // Choose a class, or take it off; whether it is chosen now.
+  toggle(position, number) {
+    this.chosen.set(position, toggled(this.at(position), number));
+    return this.at(position).includes(number);
+  }
+
+  forget(position) {
+    this.chosen.delete(position);
+  }
+}
