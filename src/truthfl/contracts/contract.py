@@ -211,8 +211,8 @@ class CalculationStep:
 
 
 SOLO_DROPPING_OUT = (
-    "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
-    "joint training, and is paid by the formula with no report taken. Who sends a model that is nearly the joint "
+    "A participant who sends no audition in time, or one whose loss is more than the gate above its level, takes no "
+    "part in the joint training and is paid by the formula with no report taken. A model that is nearly the joint "
     "model, or a solo model, of an earlier job of the same task has no solo loss. A model whose loss is more than the "
     "gate below its level is shown to the operator, who may refuse it by a signed command within audition_seconds; "
     "then it has no solo loss either."
@@ -252,9 +252,9 @@ class Contract(ABC):
     formula: ClassVar[str] = "pay as the contract's own code computes it"
     formula_keys: ClassVar[tuple[str, ...]] = ()
     dropping_out: ClassVar[str] = (
-        "In a round in which a report is late, missing or refused, the others' reports keep their weights and hers "
-        "counts as no change. An empty report is refused. Pay is the amount times the share of the rounds she was "
-        "asked in whose report was taken."
+        "A report that is late, missing or refused counts as no change in its round, and the others' reports keep "
+        "their weights. An empty report is refused. Pay is the amount times the share of the participant's requested "
+        "reports that were taken."
     )
     dropping_out_key: ClassVar[str] = "terms.dropping_out"
     part_words: ClassVar[Mapping[str, str]] = {}

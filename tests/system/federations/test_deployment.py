@@ -350,7 +350,7 @@ def test_a_failing_app_is_an_error_reply_and_her_log_has_the_rest(keys):
             replies = [reply for _, reply in ask_nodes(server.grid, questions, timeout=SECONDS)]
     assert [reply.error.reason for reply in replies] == [
         "there is no such name.",
-        "her computer failed to answer; its log says why",
+        "the participant's computer failed to answer; its log says why",
     ]
     assert "KeyError: 'secret'" in (keys / "node.log").read_text(encoding="utf-8")
 

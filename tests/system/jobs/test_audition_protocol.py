@@ -378,7 +378,7 @@ def struck(offer, part):
 def test_of_two_the_first_counts(action, tmp_path, plans, honest):
     setting = Setting(tmp_path, plans)
     found = setting.go(Meddler(setting.grid, lambda reply: [reply, reply] if of(action, reply) else [reply]))
-    assert [entry.document["reason"] for entry in found.rejections] == ["duplicated: it came after another one of hers"]
+    assert [entry.document["reason"] for entry in found.rejections] == ["duplicated: it came after another one of theirs"]
     assert results(found) == results(honest[1])
     assert held(setting, found) is None
 

@@ -275,7 +275,7 @@ def test_a_contract_by_solo_models_needs_no_audition(careful, tmp_path):
     outcome = run_job(job, tmp_path / "run", design=QUICK)
     terms = outcome.agreement.terms
     assert (terms.contract, terms.recipe) == ("cost and care", careful.recipe)
-    assert terms.dropping_out.startswith("Who sends no audition in time")
+    assert terms.dropping_out.startswith("A participant who sends no audition in time")
     with open_for_reading(tmp_path / "run" / "ledger.db") as book:
         assert check(book.entries()) is None
         settled = {entry.key: entry.document for entry in book.entries(kind="settlement")}

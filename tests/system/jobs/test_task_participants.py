@@ -121,7 +121,7 @@ def test_who_brings_pictures_to_a_table_is_told_and_the_others_are_paid(done):
     sentence = "Dora brings pictures; this job is on tables: they join with --task tables."
     assert [entry.document["reason"] for entry in found.rejections] == [sentence]
     assert participant_folder.news(Path(people[DORA].home)) == (
-        f"The operator's server does not take you in: {sentence}",
+        f"The operator's server does not admit you: {sentence}",
         True,
     )
     form = shown(participant_folder.last_news(Path(people[DORA].home)).sentence)["values"]["reason"]

@@ -79,7 +79,7 @@ def test_who_says_what_cannot_be_is_not_taken_in_and_the_others_are(tmp_path, ca
     (one,) = rejected
     assert one.startswith(reason)
     assert is_plain(one, 300)
-    assert news == f"The operator's server does not take you in: {one}"
+    assert news == f"The operator's server does not admit you: {one}"
 
 
 def test_half_a_letter_and_a_long_document_end_nothing(tmp_path):

@@ -496,7 +496,7 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
     assert sorted(reasons) == ["Ada enrolled with another key.", "Mallory is not among the job's clients."]
     for refused in (people[2000], people[2001]):
         sentence, over = participant_folder.news(refused.folder)
-        assert sentence.removeprefix("The operator's server does not take you in: ") in reasons
+        assert sentence.removeprefix("The operator's server does not admit you: ") in reasons
         assert over
     assert found.delivered["Ada"] == 12
 

@@ -158,7 +158,7 @@ def test_a_server_at_all_addresses_is_asked_for_hers(browser, desk):
         page.click("#do-invite")
         page.fill("#act-why", "good pictures")
         page.click("#act-go")
-        page.wait_for_selector("#act-wrong >> text=Say where she reaches the server")
+        page.wait_for_selector("#act-wrong >> text=Say where the participant reaches the server")
         assert axe(page) == []
         page.fill("#act-address", "nowhere")
         page.click("#act-go")

@@ -52,7 +52,7 @@ function row(one, money) {
     ...(one.connected === null ? [] : [here(one)]), ...cells);
 }
 
-// Why she is out, until when she is invited, or what was refused last.
+// Why a participant is out, until when one is invited, or what was refused last.
 function remark(one) {
   const last = one.refusals[0];
   const text = one.reason || (one.invited_until !== null ? `invitation good until ${timeOf(one.invited_until)}` : "") || (last ? `${last.round === null ? last.stage : `round ${last.round}`}: ${last.reason}` : "");

@@ -55,7 +55,7 @@ export function offerPlotWords({ offer, audition, spread }) {
   return text("offer.plot_words_audition", { pay: money(spread.expected, offer), loss: loss(audition.level), limit: loss(audition.limit) });
 }
 
-// The recipe by which she trains alone, for the small print.
+// The recipe for training alone, for the small print.
 export function recipeWords({ steps, batch_size: batch, step_size: step, penalty, shifts }, noun) {
   return text(shifts === 0 ? "offer.recipe" : "offer.recipe_shifted", { steps, batch, step, penalty, shifts, noun });
 }

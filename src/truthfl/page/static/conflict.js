@@ -1,11 +1,11 @@
-// Decisions about samples whose label was changed elsewhere: she is asked which of the two counts.
+// Decisions about samples whose label was changed elsewhere: a dialog asks which of the two counts.
 
 import { nonce, postUntilAnswered } from "./api.js";
 import { alarm, make } from "./dom.js";
 import { isLabeled, namesOf } from "./label_value.js";
 import { text } from "./text.js";
 
-// The server's response to a decision, or null if she keeps what another tab decided.
+// The server's response to a decision, or null if the participant keeps what another tab decided.
 // decision: position, action and, for a label, the number of its class, or a list of numbers
 export async function decideOrAsk(state, queue, decision) {
   for (;;) {
@@ -16,13 +16,13 @@ export async function decideOrAsk(state, queue, decision) {
       if (!error.conflict) throw error;
       const [current] = error.conflict;
       queue.apply(current);
-      if (!(await takesHers(state.classes, current, decision))) return null;
+      if (!(await takesMine(state.classes, current, decision))) return null;
     }
   }
 }
 
-// Ask in a dialog; whether she takes her own decision. Escape keeps what is stored.
-function takesHers(classes, current, decision) {
+// Ask in a dialog; whether the participant takes this tab's decision. Escape keeps what is stored.
+function takesMine(classes, current, decision) {
   const mine = decision.action === "label" ? namesOf(decision.label, classes) : text("conflict.skip");
   const name = isLabeled(current.label) ? namesOf(current.label, classes) : undefined;
   const words = name === undefined ? text("conflict.unlabeled", { mine }) : text("conflict.labeled", { name, mine });

@@ -12,7 +12,7 @@ let job = null; // the last state of the job, and when it came
 let heard = 0;
 let wasSoon = false;
 
-// state: of the job, as api/documents has it; null if she takes part in none
+// state: of the job, as api/documents has it; null if the participant is in none
 export function showJob(state) {
   job = state;
   heard = performance.now();

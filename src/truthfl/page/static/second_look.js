@@ -1,4 +1,4 @@
-// Labels that the participant's own model doubts: it runs on her computer, and the page's server asks it.
+// Labels that the participant's own model doubts: it runs on their computer, and the page's server asks it.
 
 import { getJson } from "./api.js";
 import { percent } from "./format.js";
