@@ -224,7 +224,7 @@ def infeasible_federation():
     return clients, paper_bound(clients, training, constants), training
 
 
-def test_who_cannot_be_made_truthful_is_named_with_the_cost_at_which_she_could():
+def test_a_client_who_cannot_be_made_truthful_is_named_with_the_cost_at_which_they_could():
     clients, model, training = infeasible_federation()
     with pytest.raises(InfeasibleError) as caught:
         optimal_batch_sizes(clients, model, training)
@@ -242,7 +242,7 @@ def test_who_cannot_be_made_truthful_is_named_with_the_cost_at_which_she_could()
     assert labeling_floor(at_that_cost, model, training)[1] == pytest.approx(20, rel=1e-3)
 
 
-def test_the_rest_can_go_on_without_her():
+def test_the_rest_can_go_on_without_them():
     clients, _, _training = infeasible_federation()
     stay = clients.without([1, 2])
     assert len(stay) == 1

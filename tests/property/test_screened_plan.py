@@ -103,7 +103,7 @@ def planned(sample_cost, stated, **more):
     return clients, LCEME.plan(inputs)
 
 
-def test_who_states_a_cost_gets_her_item_and_others_the_usual_contract():
+def test_a_client_who_states_a_cost_gets_their_item_and_others_the_usual_contract():
     """Ada's item, pay and rent do not depend on what others do but for the expected loss."""
     clients, contract = planned([1.0, 1.0, 1.0], [True, False, False])
     _, usual = Clients, LCEME.plan(PlanInputs(clients, MODEL, Training(100), 60.0))

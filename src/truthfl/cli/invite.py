@@ -159,15 +159,15 @@ def share(
         if "/" in name or name in (".", ".."):
             raise InputError(f"{name!r} cannot be the name of a file; give the client another.")
         rows, own = federated.partition.rows_of(client), federated.samples_of(client)
-        hers = None if sets is None else sets.take(np.arange(own.start, own.stop))
+        own_sets = None if sets is None else sets.take(np.arange(own.start, own.stop))
         if federation.clients_read is None or job.task.is_pictures:
             path = out / f"{name}.npz"
-            her_labels = all_labels[own] if hers is None else hers.matrix(len(classes))
-            arrays = {"images": federated.data.features[rows]} | ({"labels": her_labels} if labels else {})
+            given = all_labels[own] if own_sets is None else own_sets.matrix(len(classes))
+            arrays = {"images": federated.data.features[rows]} | ({"labels": given} if labels else {})
             write_file(path, npz_bytes(arrays, compressed=True))
         else:
             path = out / f"{name}.csv"
-            lists = [[label] for label in all_labels[own]] if hers is None else hers.lists()
+            lists = [[label] for label in all_labels[own]] if own_sets is None else own_sets.lists()
             named = tuple(joined(classes[label] for label in one) for one in lists) if labels else None
             federation.task.write(path, replace(federation.clients_read.take(rows), labels=named))
         print(path)

@@ -112,7 +112,7 @@ class LeaveOneOutPay(Contract):
 
     kind: ClassVar[str] = "leave-one-out"
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.LEAVE_ONE_OUT}
-    formula: ClassVar[str] = "pay = slope * (loss without her - test_loss) * delivered / asked"
+    formula: ClassVar[str] = "pay = slope * (loss without the client - test_loss) * delivered / asked"
 
     batch_size: FloatArray
     slope: float | FloatArray

@@ -248,9 +248,9 @@ class Contract(ABC):
     formula: ClassVar[str] = "pay as the contract's own code computes it"
     formula_keys: ClassVar[tuple[str, ...]] = ()
     dropping_out: ClassVar[str] = (
-        "In a round in which a report is late, missing or refused, the others' reports keep their weights and hers "
-        "counts as no change. An empty report is refused. Pay is the amount times the share of the rounds she was "
-        "asked in whose report was taken."
+        "A report that is late, missing or refused counts as no change in its round, and the others' reports keep "
+        "their weights. An empty report is refused. Pay is the amount times the share of the participant's requested "
+        "reports that were taken."
     )
     dropping_out_key: ClassVar[str] = "terms.dropping_out"
     part_words: ClassVar[Mapping[str, str]] = {}

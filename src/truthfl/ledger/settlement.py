@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 
 IN_WORDS = (
-    "The operator may end the job early, or remove a participant, by a signed command that is in her receipt; rounds "
-    "of the contract that then do not take place, or without her, are not delivered, and "
+    "The operator may end the job early, or remove a participant, by a signed command that is in the participant's "
+    "receipt. Rounds of the contract that then do not take place, or take place without the participant, count as not "
+    "delivered, and "
 )
 IF_LOST = (
-    " If the server loses the model, and not everybody is there whose reports it was made of, the operator may end the "
-    "job by such a command, and the expected loss counts."
+    " If the server loses the model, and some of the participants who helped to make it are gone, the operator may "
+    "end the job by such a command; then the expected loss counts."
 )
 BY_ROUNDS = (
     "the expected loss is higher by loss_by_rounds for those that did not take place or did not change the model."

@@ -19,7 +19,7 @@ from truthfl.ledger.signing import new_key, public_line, write_key
 
 
 class Desk:
-    """An operator's folder with a job that was begun, and the words of her terminal."""
+    """An operator's folder with a job that was begun, and the words of the terminal."""
 
     def __init__(self, folder, capsys, monkeypatch):
         self.folder, self.capsys, self.monkeypatch = folder / "served", capsys, monkeypatch

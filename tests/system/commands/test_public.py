@@ -151,7 +151,7 @@ def test_documents_are_listed_without_numpy():
 
 
 def test_a_node_loads_nothing_that_only_the_operator_needs():
-    """Her computer, which may be small, has no database, plots or web server in memory: join, then receipts."""
+    """A participant's computer, which may be small, has no database, plots or web server in memory: join, receipts."""
     node = (
         "import truthfl.cli.join, truthfl.federation.deployed.node, truthfl.home.record, "
         "truthfl.ledger.receipts, truthfl.page.receipt_check"

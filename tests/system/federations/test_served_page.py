@@ -97,7 +97,7 @@ def has_round_without(folder, name):
 
 def invited_by_line(page, folder, name):
     """Invite on the page, and copy the line."""
-    give(page, "invite", "she has good pictures", client=name)
+    give(page, "invite", "they have good pictures", client=name)
     page.click("#invited-copy")
     page.wait_for_selector("#invited-done >> text=Copied.")
     line = page.evaluate("navigator.clipboard.readText()")
@@ -108,7 +108,7 @@ def invited_by_line(page, folder, name):
 
 def invited_by_file(page, folder, name):
     """Invite on the page, and save the file."""
-    give(page, "invite", "she has good pictures", client=name)
+    give(page, "invite", "they have good pictures", client=name)
     with page.expect_download() as download:
         page.click("#invited-save")
     assert download.value.suggested_filename == f"{name}.invitation"
@@ -158,7 +158,7 @@ def test_a_federation_steered_on_the_page_alone(browser, folder):
             assert rounds(folder) == before
             with stopped(started["Ada"]):
                 give(page, "resume", "after lunch")
-                give(page, "remove", "she asked to leave", client="Cleo")
+                give(page, "remove", "they asked to leave", client="Cleo")
             wait_until(lambda: has_round_without(folder, "Cleo"), started, folder)
             page.watch.expected = "net::ERR_"  # the page goes with its server
             with stopped(started["Ada"]):

@@ -1,4 +1,4 @@
-"""A contract of one's own, written here and nowhere else: planned, verified, offered, paid, received and checked."""
+"""A custom contract, written here and nowhere else: planned, verified, offered, paid, received and checked."""
 
 import re
 from dataclasses import dataclass, fields
@@ -84,7 +84,7 @@ def own_job(folder: Path):
     return read_job(small_job_file(folder, 'kind = "lceme"', 'kind = "cost and bonus"'))
 
 
-def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
+def test_a_custom_contract_goes_all_the_way(bonus, tmp_path):
     job = own_job(tmp_path)
     planned = job.plan(job.server_side(), QUICK)
     assert isinstance(planned.contract, bonus)
@@ -113,7 +113,7 @@ def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
     assert "must be one of: audition, lceme, flat" in receipt_fault(participant_folder.receipts(ada)[0])
 
 
-def test_a_contract_of_ones_own_is_verified_in_real_training(bonus, tmp_path):
+def test_a_custom_contract_is_verified_in_real_training(bonus, tmp_path):
     job = own_job(tmp_path)
     own, *others = verify_job(job, tmp_path, quick=True, runs=200, workers=1).verdicts
     assert own.rule == "cost and bonus"
@@ -137,7 +137,7 @@ def thanks():
     @dataclass(frozen=True, eq=False)
     class AuditionAndThanks(Audition):
         kind: ClassVar[str] = "audition and thanks"
-        formula: ClassVar[str] = "as of an audition, and thanks for who passes"
+        formula: ClassVar[str] = "as of an audition, and thanks for a pass"
 
         thanks: np.ndarray
 
@@ -162,7 +162,7 @@ def thanks():
     unregister("audition and thanks")
 
 
-def test_a_contract_of_ones_own_pays_by_solo_models(thanks, tmp_path):
+def test_a_custom_contract_pays_by_solo_models(thanks, tmp_path):
     """It is planned, offered, paid, received and checked, and never replaced by the built-in audition."""
     more = ('"audition"', '"audition and thanks"'), ("loss_value = 20000.0", "loss_value = 20000.0\nmost_pay = 10.0")
     job = read_job(audition_job_file(tmp_path, *more))
@@ -277,7 +277,7 @@ def test_a_contract_by_solo_models_needs_no_audition(careful, tmp_path):
     outcome = run_job(job, tmp_path / "run", design=QUICK)
     terms = outcome.agreement.terms
     assert (terms.contract, terms.recipe) == ("cost and care", careful.recipe)
-    assert terms.dropping_out.startswith("Who sends no audition in time")
+    assert terms.dropping_out.startswith("A participant who sends no audition in time")
     with open_for_reading(tmp_path / "run" / "ledger.db") as book:
         assert check(book.entries()) is None
         settled = {entry.key: entry.document for entry in book.entries(kind="settlement")}
@@ -405,7 +405,7 @@ def test_two_mechanisms_cannot_share_a_kind():
 
 @pytest.mark.parametrize("kind", mechanism_kinds())
 def test_every_registered_mechanism_keeps_the_interface(kind):
-    """Planned, taken apart into one client's terms and put together again, it pays her the same."""
+    """Planned, taken apart into one client's terms and put together again, it pays them the same."""
     if kind == "audition":
         made = plan_audition(AuditionInputs(CLIENTS, audition_measurement(len(CLIENTS)), Training(10), 1000.0)).contract
     else:

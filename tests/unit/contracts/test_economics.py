@@ -48,7 +48,7 @@ def test_work_of_unknown_worth_is_held_against_its_cost_alone():
     assert json.loads(json.dumps(unknown.document(), allow_nan=False))["worth"] is None
 
 
-def test_who_is_paid_more_than_her_own_work_adds_is_counted():
+def test_a_client_who_is_paid_more_than_their_work_adds_is_counted():
     assert sums(20.0).remarks == []
     assert "2 of 2 are paid more than what their own work adds" in sums(20.0, own=19.0).remarks[0]
     assert sums(20.0, own=19.0).document()["paid_over_own_worth"] == 2
@@ -149,7 +149,7 @@ def test_the_plan_to_approve_has_the_decimals_of_its_currency(capsys, currency, 
 
 
 def test_the_operator_sees_it_before_offers_and_a_run_says_it(tmp_path, capsys):
-    """In the summary that she approves, which survives its file; on standard error and in results.json of a run."""
+    """In the summary to approve, which survives its file; on standard error and in results.json of a run."""
     job = Job(tmp_path, lambda job, side: job.plan(side, QUICK), warn_pay_over_cost=2.0)
     seen = []
     view = job.go(lambda plan: seen.append(plan) or True)

@@ -108,7 +108,7 @@ def test_a_repeat_waits_for_everybody_who_delivered(job, monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["other numbers", "a number that is none", "other shares"])
-def test_who_answers_a_repeat_with_other_bytes_is_named_and_asked_again(job, monkeypatch, change):
+def test_somebody_who_answers_a_repeat_with_other_bytes_is_named_and_asked_again(job, monkeypatch, change):
     """The job waits for the report of the first time, and goes on."""
     if job.masked == (change == "a number that is none") and change != "other numbers":
         return  # masked numbers are whole, and bare reports have no shares

@@ -77,7 +77,7 @@ def test_masked_reports_are_told_as_such():
     assert "if half of the others, and at least two, helped it" in english(what_leaves(masked)[-1])
 
 
-def test_the_secret_is_kept_and_hers_alone(tmp_path):
+def test_the_secret_is_kept_and_the_participants_alone(tmp_path):
     secret = kept_secret(tmp_path)
     assert secret == kept_secret(tmp_path)
     assert len(secret) == 32
@@ -99,17 +99,17 @@ def test_a_round_is_answered_for_one_model(tmp_path):
 def _participant(folder, offer, key, secret):
     images = np.random.default_rng(0).integers(0, 256, (offer.client.samples, 28, 28, 1)).astype(np.uint8)
     labels = np.arange(len(images)) % 10
-    her = Participant(
+    participant = Participant(
         name="Ada", samples=len(images), samples_for=lambda _: images, image_shape=images.shape[1:],
         labels=lambda _: labels, key=key, folder=folder,
         own_secret=secret, decide=lambda _: True,
     )  # fmt: skip
     participant_folder.put_offer(folder, offer)
     participant_folder.put_answer(folder, offer, key, accepted=True)
-    return her
+    return participant
 
 
-def test_her_report_depends_on_her_secret_and_not_on_the_jobs_seed_alone(tmp_path):
+def test_a_report_depends_on_the_participants_secret_and_not_on_the_jobs_seed_alone(tmp_path):
     key = new_key()
     offer = an_offer(key, new_key(), model=NOISY)
     common = np.zeros(7850, np.float32)
@@ -138,8 +138,8 @@ def test_of_one_job_there_are_noisy_rounds_under_one_offer_and_one_model_trained
     start, commitments = np.zeros(7850, np.float32), {}
 
     def answered(name):
-        her = _participant(tmp_path, offers[name], key, b"s" * 32)
-        with her.answering(offers[name].hash, AskedRound(0, 0, 0, model_digest(start)), start) as answer:
+        participant = _participant(tmp_path, offers[name], key, b"s" * 32)
+        with participant.answering(offers[name].hash, AskedRound(0, 0, 0, model_digest(start)), start) as answer:
             answer.sent("ab" * 32)
 
     def committed(name):

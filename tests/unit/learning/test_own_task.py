@@ -1,4 +1,4 @@
-"""A task of one's own: loaded from a file, checked, trained like a built-in one, and named by its source."""
+"""A custom task: loaded from a file, checked, trained like a built-in one, and named by its source."""
 
 import json
 import sys
@@ -265,7 +265,7 @@ def test_an_offer_is_followed_only_with_the_same_source(tmp_path):
         model_of(offered)
 
 
-def test_local_training_of_ones_own_is_used_everywhere_and_may_be_gradient_steps(tmp_path):
+def test_custom_local_training_is_used_everywhere_and_may_be_gradient_steps(tmp_path):
     (tmp_path / "own").mkdir()
     plain, own = written(tmp_path, NUMPY_TASK), written(tmp_path / "own", OWN_STEPS)
     task, read = fitted(plain, tmp_path)
@@ -326,7 +326,7 @@ def test_worker_processes_train_it_from_plain_values_and_a_changed_file_is_other
     np.testing.assert_array_equal(there[0]["test_loss"], items[0].do()["test_loss"])
 
 
-def test_a_job_with_a_task_of_ones_own_is_planned_run_and_named_by_its_source(tmp_path):
+def test_a_job_with_a_custom_task_is_planned_run_and_named_by_its_source(tmp_path):
     job = read_job(own_job_file(tmp_path))
     assert job.model.kind == "own"
     assert job.document()["task"]["use"] == "wines.py:Wines"

@@ -255,7 +255,7 @@ def test_a_lost_model_is_paid_as_at_the_expected_loss(loss, solo, delivered, ris
     assert one.parts["label_pay"] == settled_for(AUDITIONED, loss, delivered, 5, evidence, rise).parts["label_pay"]
 
 
-def test_how_a_server_was_started_is_kept_for_her_eyes_alone(tmp_path):
+def test_how_a_server_was_started_is_kept_for_its_users_eyes_alone(tmp_path):
     assert read_serving(tmp_path) is None
     info = ServingInfo("job-1", "postgresql://o:secret@host/db", "keys/operator", "::1", 8443, "keys/ca.crt", "people")
     write_serving(tmp_path, info)

@@ -167,7 +167,7 @@ def test_the_row_key_is_certified_by_the_operators_key():
         assert certified_row_key(fields | wrong) is None
 
 
-def test_export_needs_the_operators_key_and_knows_her_jobs_alone(tmp_path, capsys):
+def test_export_needs_the_operators_key_and_knows_their_jobs_alone(tmp_path, capsys):
     where = tmp_path / "ledger.db"
     with open_ledger(where, KEY) as book:
         book.append("cats", "job", "job", opening())

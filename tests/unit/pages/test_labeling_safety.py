@@ -113,7 +113,7 @@ def test_the_cookie_is_for_this_pages_path_alone(inside, stranger, served, addre
     assert stranger.get("/api/work", headers={"cookie": others}).status_code == 200
 
 
-def test_who_comes_by_a_link_on_another_page_gets_in(stranger, served):
+def test_somebody_who_comes_by_a_link_on_another_page_gets_in(stranger, served):
     answer = stranger.get(served.url, headers={"sec-fetch-site": "cross-site"})
     assert answer.status_code == 200
     assert 'content="0;url=./"' in answer.text

@@ -48,7 +48,7 @@ def served(tmp_path):
 
 @contextmanager
 def device(home=None):
-    """A client that trusts the certificate in her folder and no other; without it, one that was told to go on."""
+    """A client that trusts the certificate in Ada's folder and no other; without it, one that was told to go on."""
     trust = ssl.create_default_context(cafile=str(home / "phone.pem")) if home is not None else False
     with httpx.Client(verify=trust, trust_env=False) as client:
         yield client

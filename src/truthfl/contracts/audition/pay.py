@@ -76,20 +76,21 @@ class Audition(Contract):
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}
     formula: ClassVar[str] = (
         "label pay = label_base + label_slope * (solo_level + level_shift * solo_spread - solo_loss), less "
-        "audition_pay for who does not pass, from 0 to label_cap; computing pay = (joint_base + joint_slope * "
+        "audition_pay if the model does not pass, from 0 to label_cap; computing pay = (joint_base + joint_slope * "
         "(joint_constant + joint_curve / present_labels + loss_rise - test_loss), from 0 to joint_cap) * delivered / "
-        "asked, 0 for who does not pass; pay = their sum, rounded to whole units. loss_rise follows from "
+        "asked, 0 if it does not pass; pay = their sum, rounded to whole units. loss_rise follows from "
         "loss_by_rounds and the number of rounds that changed the model"
     )
     formula_keys: ClassVar[tuple[str, ...]] = ("terms.formula_labels", "terms.formula_computing", "terms.formula_sum")
     dropping_out: ClassVar[str] = (
-        "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
-        "joint training and is paid for labels alone, by the formula. In a round in which a report is late, missing or "
-        "refused, the others' reports count for it too, in proportion to their weights. An empty report is refused. "
-        "Computing pay is the amount times the share of the rounds she was asked in whose report was taken. Pay is "
-        "never negative. Who sends a model that is nearly the joint model, or a solo model, of an earlier job of the "
-        "same task is not paid. A model whose loss is more than the gate below its level is shown to the operator, who "
-        "may refuse it by a signed command within audition_seconds; then it is not paid either."
+        "A participant who sends no audition in time, or one whose loss is more than the gate above its level, does "
+        "not pass: they take no part in the joint training and are paid for labels alone, by the formula. In a round "
+        "in which a report is late, missing or refused, the others' reports count for it too, in proportion to their "
+        "weights. An empty report is refused. Computing pay is the amount times the share of the participant's "
+        "requested reports that were taken. Pay is never negative. A participant whose model is nearly the joint "
+        "model, or a solo model, of an earlier job of the same task is not paid. A model whose loss is more than the "
+        "gate below its level is shown to the operator, who may refuse it by a signed command within audition_seconds; "
+        "then it is not paid either."
     )
     dropping_out_key: ClassVar[str] = "terms.dropping_out_audition"
 
@@ -223,7 +224,7 @@ class Audition(Contract):
             coded(
                 "explanation.audition_computing",
                 "For computing: about {expected}, if the model that all train together turns out as expected of those "
-                "who take part. What others do badly is not taken from your label pay.",
+                "who take part. Bad work of others does not lower your label pay.",
                 expected=money(float(self.joint_base[0])),
             ),
             coded(

@@ -95,9 +95,9 @@ class LCEME(Contract):
             coded(
                 "explanation.lceme",
                 "At the end the model is tested. The lower its test loss, the better it is and the more you are paid: "
-                "each 0.01 of loss is worth {worth}. These figures hold if the others are honest too; who spoils the "
-                "model lowers everybody’s pay. The formula has no floor: with a bad enough model the amount is "
-                "negative.",
+                "each 0.01 of loss is worth {worth}. These figures hold if the others are honest too; anybody who "
+                "spoils the model lowers everybody’s pay. The formula has no floor: with a bad enough model the amount "
+                "is negative.",
                 worth=money(float(self.slope[0]) / 100),
             )
         ]

@@ -42,7 +42,7 @@ from truthfl.texts import plain
 
 App = Callable[[Message, Context], Message]
 LOG = "node.log"
-FAILED = "her computer failed to answer; its log says why"
+FAILED = "the participant's computer failed to answer; its log says why"
 
 
 def _participant_of(context: Context) -> Participant:

@@ -62,7 +62,7 @@ from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import FEWEST_MASKED, Agreement, Offer
 
-AGAIN = "duplicated: it came after another one of hers"
+AGAIN = "duplicated: it came after another one"
 ShowProgress = Callable[[int], None]
 
 

@@ -389,7 +389,7 @@ class Roster:
         cause = str(reason.form.get("key", OTHER))
         rejection = {"round": None, "client": None, "node": str(node), "reason": str(reason)}
         self.refusals.note("enrolment", name, cause, rejection)
-        words = "The operator's server does not take you in: {reason}"
+        words = "The operator's server does not admit you: {reason}"
         self.tell([node], coded("news.not_taken", words, reason=reason), over=True)
 
 

@@ -103,7 +103,7 @@ class ExampleDelivery:
 def _fault(reply: Message) -> str | None:
     """Why a participant's computer refused the examples; None if it did not, or gave no reason."""
     if reply.has_error():
-        return plain(reply.error.reason or "her computer failed")
+        return plain(reply.error.reason or "the participant's computer failed")
     try:
         reason = reply_in(reply).get("refused")
     except InputError as error:

@@ -213,7 +213,7 @@ def report_or_reason(
     if list(arrays) != list(common):
         return plain(f"its arrays are {', '.join(map(repr, arrays)) or 'none'}")
     if not has_code(code_key, PARTICIPANT, assignment, "" if code_key is None else array_bytes_digest(arrays)):
-        return "not authentic: its code is not made with the key that she agreed on"
+        return "not authentic: its code is not made with the key that was agreed on"
     report: dict[str, AnyArray] = {}
     for name, received in arrays.items():
         array = array_or_reason(received, common[name])

@@ -29,7 +29,7 @@ export class Decisions {
     Object.assign(this, { state, queue });
   }
 
-  // Each function returns the server's response, or null after an error, or if what another tab decided is kept.
+  // Each function returns the server's response, or null after an error, or if the participant keeps what another tab decided.
   decide(position, action, label) {
     const decision = { position, action, ...(action === "label" ? { label } : {}) };
     return this.answered(() => decideOrAsk(this.state, this.queue, decision));
