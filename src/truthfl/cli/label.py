@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import sys
+import webbrowser
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.join import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access, print_phone_page
+from truthfl.cli.phone import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access, print_phone_page
 from truthfl.errors import InputError
 from truthfl.files import write_file
 from truthfl.learning.data.class_sets import require_no_separator
+from truthfl.learning.tasks.task_choice import TaskChoice
+from truthfl.page.serving import open_page
+from truthfl.page.work import document_names
+from truthfl.samples.handmade_labels import quick_opinion
+from truthfl.samples.label_exchange import export_labels, import_labels
+from truthfl.samples.label_store import LABELS_FILE, LabelStore, other_labels, other_labels_in_words
+from truthfl.samples.sources import open_samples
 from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from truthfl.instructions import Instructions
     from truthfl.job.classes_section import ClassesSection
-    from truthfl.learning.people.second_opinion import OpinionSource
-    from truthfl.learning.tasks.task_choice import TaskChoice
     from truthfl.ledger.signing import PrivateKey
     from truthfl.page.phone import PhoneAccess
     from truthfl.samples.sample import Source
@@ -66,7 +72,7 @@ def label(
         bool, typer.Option("--keep-other-classes", help="Go on despite labels of other classes; they are kept.")
     ] = False,
 ) -> None:
-    """Label pictures, texts or rows of a table in a page in your own browser; nothing leaves this machine.
+    """Label pictures, texts or rows of a table in a page in your own browser. Nothing leaves this machine.
 
     Every decision is on the disk before the next sample shows, so you can stop and go on at any time. With --export or
     --import, labels are written or read, and no page is opened. With --phone, your phone can open the page too, in
@@ -74,9 +80,7 @@ def label(
 
     Example: truthfl label --data photos --classes cat,dog,other
     """
-    from truthfl.samples.sources import open_samples
-
-    choice = None if task is None else _named_task(task)
+    choice = None if task is None else TaskChoice.of_argument(task)
     named = None if choice is None else choice.load()
     source = open_samples(data, None if choice is None or choice.is_pictures else named, home)
     described = None if instructions is None else _described_classes(instructions)
@@ -95,13 +99,6 @@ def label(
     _tell_other_classes(home, source, names, several, keep_other_classes)
     told = None if described is None else _kept_instructions(described, home)
     _serve(home, source, names, several, _key(home, key), told, port, no_browser, access)
-
-
-def _named_task(text: str) -> TaskChoice:
-    """The task that the user named."""
-    from truthfl.learning.tasks.task_choice import TaskChoice
-
-    return TaskChoice.of_argument(text)
 
 
 def _described_classes(file: Path) -> ClassesSection:
@@ -125,8 +122,6 @@ def open_in_browser(url: str, home: Path) -> None:
     file = home / "page.html"
     redirect = f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={url}">\n'
     write_file(file, redirect, private=True)
-    import webbrowser
-
     webbrowser.open(file.resolve().as_uri())
 
 
@@ -146,9 +141,6 @@ def _serve(
     no_browser: bool,
     phone: PhoneAccess | None,
 ) -> None:
-    from truthfl.page.serving import open_page
-
-    opinion = partial(_opinion, source)
     with open_page(
         home,
         source,
@@ -158,7 +150,7 @@ def _serve(
         several=several,
         port=port,
         phone=phone,
-        make_opinion=opinion,
+        make_opinion=partial(quick_opinion, source),
     ) as opened:
         print(f"{len(source):,} {source.kind}s from {source.place}; labels are kept in {home / 'labels.db'}.")
         print(f"The page, for this machine alone: {opened.url}")
@@ -173,23 +165,11 @@ def _serve(
             print("\nStopped. All decisions are kept.")
 
 
-def _opinion(source: Source) -> OpinionSource:
-    """A quick model that judges the labels."""
-    from truthfl.samples.handmade_labels import quick_opinion
-
-    return quick_opinion(source)
-
-
 def _tell_other_classes(home: Path, source: Source, classes: tuple[str, ...], several: bool, keep: bool) -> None:
     """Say that there are labels of other classes than these, and ask whether to go on."""
-    from truthfl.samples.label_store import LABELS_FILE
-
     file = home / LABELS_FILE
     if not file.exists():
         return
-    from truthfl.page.work import document_names
-    from truthfl.samples.label_store import other_labels, other_labels_in_words
-
     if document_names(home / "offers"):
         classes, several = _classes_of_offer(home, classes, several)
     other = other_labels(file, classes, source.ids, several=several)
@@ -220,9 +200,6 @@ def _exchange(
     import_: Path | None,
     replace: bool,
 ) -> None:
-    from truthfl.samples.label_exchange import export_labels, import_labels
-    from truthfl.samples.label_store import LABELS_FILE, LabelStore
-
     classes, several = _classes_of_offer(home, classes, several)
     store = LabelStore(home / LABELS_FILE)
     try:
