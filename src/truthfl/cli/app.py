@@ -24,7 +24,7 @@ EXIT_CODES = (
 
 COMMANDS = {  # name: the module with a function of this name, and the first sentence of the command's help
     "run": ("run", "Run a job in one process: enrol, plan, offer, label, audition, train, test, pay, report."),
-    "label": ("label", "Label pictures, texts or rows of a table in a page in your own browser."),
+    "label": ("participant.label", "Label pictures, texts or rows of a table in a page in your own browser."),
     "plan": ("plan", "What each client would be asked to do, and their pay."),
     "verify": ("verify", "Does lying pay?"),
     "reproduce": ("reproduce", "Reproduce the paper's figures and claims on real MNIST: a report, pictures, tables."),
@@ -32,7 +32,7 @@ COMMANDS = {  # name: the module with a function of this name, and the first sen
     "serve": ("serve", "Listen for participants and run a job with them, from enrolment to pay."),
     "status": ("status", "Show the state of a job: stage, deadline, participants, their work, the loss so far, money."),
     "console": ("console", "Watch and steer a job in a page in your own browser."),
-    "join": ("join", "Take part: answer the offer, label, train on your own data, get your receipt."),
+    "join": ("participant.join", "Take part: answer the offer, label, train on your own data, get your receipt."),
     "share": ("run", "Write each client's share of a job's data to a separate file."),
     "invite": ("invite", "Invite a participant: they join with one command, which makes their key."),
     "approve": ("job_commands", "Show the plan that waits for approval, and decide whether its offers are sent."),

@@ -9,6 +9,7 @@ import typer
 from sqlalchemy import URL
 
 from truthfl import __version__
+from truthfl.cli.contracts import CustomContract
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address, lock_folder
 from truthfl.ledger.backup import FOLDER, KEYS, PARTICIPANTS, back_up
@@ -78,6 +79,7 @@ def restore(
     participants: Annotated[
         Path | None, typer.Option(help="The folder for the participants' public keys; it must be new or empty.")
     ] = None,
+    _contract: CustomContract = None,
 ) -> None:
     """Restore what truthfl backup wrote. The same truthfl serve, with these folders, then goes on from there.
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from truthfl.cli.label import open_in_browser
+from truthfl.cli.contracts import CustomContract
+from truthfl.cli.participant.pages import open_in_browser
 from truthfl.cli.status import DEFAULT_FOLDER, OneJob, OperatorFolder
 from truthfl.console.application import open_operator_page
 from truthfl.federation.operator.job_watch import ledger_address_of
@@ -22,6 +23,7 @@ def console(
         Path | None,
         typer.Option(help="The operator's private key, which signs commands; the file operator in the folder."),
     ] = None,
+    _contract: CustomContract = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
 ) -> None:

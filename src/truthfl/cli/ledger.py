@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from truthfl.cli.contracts import CustomContract
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import FAILED, InputError, TruthflError
 from truthfl.federation.operator.job_tally import describe_command
@@ -182,6 +183,7 @@ def settle(
     client: Annotated[list[str] | None, typer.Option(help="Whose payment; everybody's unless given.")] = None,
     reference: Annotated[str, typer.Option(help="What the payout provider calls it.")] = "",
     key: OperatorKey = None,
+    _contract: CustomContract = None,
     json: Annotated[bool, typer.Option("--json", help="The payments as JSON.")] = False,
 ) -> None:
     """Settle a trained and tested job. However often you call it, everybody is paid once.
@@ -255,6 +257,7 @@ ledger.command("receipt")(receipt)
 def show(
     address: LedgerAddress,
     job: JobName = None,
+    _contract: CustomContract = None,
     rows: Annotated[bool, typer.Option("--rows", help="Every row, one line each.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
 ) -> None:
@@ -294,6 +297,7 @@ def check(
         str | None,
         typer.Option(metavar="FILE.py:Class", help="The operator's custom task, to recompute the loss."),
     ] = None,
+    _contract: CustomContract = None,
     job: JobName = None,
 ) -> None:
     """Recompute everything: hashes, signatures, commitment, loss, pay; name the first wrong row (exit code 1).

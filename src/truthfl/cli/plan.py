@@ -252,7 +252,7 @@ def _trained_by(
 def plan(
     job_file: JobFile = None,
     contract: Annotated[
-        str | None, typer.Option(help="Kind of contract, in place of the job's: audition, lceme, …")
+        str | None, typer.Option(metavar="KIND", help="Another contract than the job's: lceme, …, or FILE.py:Class.")
     ] = None,
     on: On = None,
     out: Annotated[Path, typer.Option(help="With --on: folder for what was trained.")] = Path("truthfl-plan"),

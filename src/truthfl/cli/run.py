@@ -50,7 +50,7 @@ def run(
     ] = False,
     contract: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Another contract than the job's, for example: --contract lceme."),
+        typer.Option(metavar="KIND", help="Another contract than the job's: lceme, …, or FILE.py:Class."),
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Run a complete job once more, as another job in the ledger.")

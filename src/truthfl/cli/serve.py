@@ -25,10 +25,11 @@ import typer
 
 from truthfl import __version__
 from truthfl.cli.job_commands import print_plan_summary
-from truthfl.cli.label import open_in_browser
 from truthfl.cli.output import console, table
+from truthfl.cli.participant.pages import open_in_browser
 from truthfl.console.application import open_operator_page
 from truthfl.console.metrics import serve_metrics
+from truthfl.custom_code import in_folder
 from truthfl.errors import FAILED, INTERRUPTED, SERVICE_FAILED, InputError, ServiceError, TruthflError
 from truthfl.federation.deployed.admission import KnownKeys, enrolment_warning
 from truthfl.federation.deployed.job_server import open_job_server, require_can_listen
@@ -473,7 +474,7 @@ def serve(
     ] = None,
     contract: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Another contract than the job's, for example: --contract lceme."),
+        typer.Option(metavar="KIND", help="Another contract than the job's: lceme, …, or FILE.py:Class."),
     ] = None,
     new: Annotated[
         bool, typer.Option("--new", help="Begin another job in a folder that has one; it is paid separately.")
@@ -508,7 +509,7 @@ def serve(
         raise InputError(f"linger is {linger:g}; it must be a number of minutes from 0 to {MOST_MINUTES:,}.")
     if not 0 < port < 65536:
         raise InputError(f"port is {port}; it must be from 1 to 65535.")
-    source = JobSource(read_job_text(job_file), job_file.parent, str(job_file), contract or "", seed)
+    source = JobSource(read_job_text(job_file), job_file.parent, str(job_file), in_folder(contract or ""), seed)
     _require_distinct_keys(participants, source.job())
     people = participants or out / "participants"
     require_format(log)

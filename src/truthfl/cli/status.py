@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
+from truthfl.cli.contracts import CustomContract
 from truthfl.cli.output import console, print_json, table
 from truthfl.console.metrics import metrics_text
 from truthfl.errors import InputError
@@ -164,6 +165,7 @@ DEFAULT_FOLDER = Path("truthfl-serve")
 def status(
     out: OperatorFolder = DEFAULT_FOLDER,
     job: OneJob = None,
+    _contract: CustomContract = None,
     json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show it anew every second until Ctrl+C.")] = False,
     metrics: Annotated[

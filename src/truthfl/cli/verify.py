@@ -63,7 +63,7 @@ def verify(
     job_file: JobFile = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer lies and runs, one plan: about a minute.")] = False,
     contract: Annotated[
-        str | None, typer.Option(help="Kind of contract, in place of the job's: audition, lceme, …")
+        str | None, typer.Option(metavar="KIND", help="Another contract than the job's: lceme, …, or FILE.py:Class.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files, in place of the job's.")] = None,
     runs: Annotated[

@@ -23,7 +23,7 @@ from helpers.browsers import (
     showing,
 )
 from helpers.participants import Ada, an_offer, draw_pictures
-from truthfl.cli.participation import _open_page
+from truthfl.cli.participant.participation import _open_page
 from truthfl.federation.participant.node_settings import ASK, Settings
 from truthfl.home import participant_folder
 from truthfl.ledger.documents import answer_fault

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import sys
-import webbrowser
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.phone import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access, print_phone_page
+from truthfl.cli.contracts import CustomContract
+from truthfl.cli.participant.pages import (
+    DEFAULT_PORT,
+    DIGITS,
+    Phone,
+    PhoneAddress,
+    PhonePort,
+    open_in_browser,
+    phone_access,
+    print_unreadable_samples,
+    tell_phone_page,
+)
 from truthfl.errors import InputError
-from truthfl.files import write_file
 from truthfl.learning.data.class_sets import require_no_separator
 from truthfl.learning.tasks.task_choice import TaskChoice
 from truthfl.page.serving import open_page
@@ -21,7 +30,6 @@ from truthfl.samples.handmade_labels import quick_opinion
 from truthfl.samples.label_exchange import export_labels, import_labels
 from truthfl.samples.label_store import LABELS_FILE, LabelStore, other_labels, other_labels_in_words
 from truthfl.samples.sources import open_samples
-from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from truthfl.instructions import Instructions
@@ -30,7 +38,6 @@ if TYPE_CHECKING:
     from truthfl.page.phone import PhoneAccess
     from truthfl.samples.sample import Source
 
-DIGITS = tuple("0123456789")
 HOME = Path("truthfl-home")
 
 
@@ -47,6 +54,7 @@ def label(
     classes: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Names of the classes, if no offer has them; 0 to 9 otherwise.")
     ] = None,
+    _contract: CustomContract = None,
     several: Annotated[
         bool, typer.Option("--several", help="A sample may have several classes; Enter confirms.")
     ] = False,
@@ -114,22 +122,6 @@ def _kept_instructions(section: ClassesSection, home: Path) -> Instructions | No
     return kept_instructions(section, home)
 
 
-def open_in_browser(url: str, home: Path) -> None:
-    """Open the address in the browser through a private file that redirects to it.
-
-    The address contains a token, and all users of the machine can see the arguments of a process.
-    """
-    file = home / "page.html"
-    redirect = f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={url}">\n'
-    write_file(file, redirect, private=True)
-    webbrowser.open(file.resolve().as_uri())
-
-
-def print_unreadable_samples(source: Source) -> None:
-    for problem in source.problems:
-        print(f"truthfl: passed over: {plain(problem.reason)}", file=sys.stderr)
-
-
 def _serve(
     home: Path,
     source: Source,
@@ -154,8 +146,7 @@ def _serve(
     ) as opened:
         print(f"{len(source):,} {source.kind}s from {source.place}; labels are kept in {home / 'labels.db'}.")
         print(f"The page, for this machine alone: {opened.url}")
-        if opened.phone is not None:
-            print_phone_page(opened.phone, source.kind)
+        tell_phone_page(opened, source)
         print("Ctrl+C stops it; the same command goes on where it was.", flush=True)
         if not no_browser:
             open_in_browser(opened.url, home)

@@ -1,33 +1,16 @@
-"""The options and messages of a page that a participant's phone can open, and the QR code of its address."""
+"""A page that a participant's phone can open: what is said of it, and the QR code of its address."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+import segno
 
-from truthfl.errors import InputError
 from truthfl.page.access import VALID_SECONDS, LoginOutcome
+from truthfl.page.phone import PhoneAccess, phone_address
 from truthfl.page.serving import OpenPhonePage
 from truthfl.texts import plain
-
-if TYPE_CHECKING:
-    from truthfl.page.phone import PhoneAccess
-
-DEFAULT_PORT = 8473
-Phone = Annotated[
-    bool, typer.Option("--phone", help="Serve the page to your phone, too: encrypted, in your network, to one device.")
-]
-PhoneAddress = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="With --phone: this machine's address in your network, if not the usual one."),
-]
-PhonePort = Annotated[
-    int,
-    typer.Option(min=0, max=65535, help="With --phone: its port, always the same; 0 takes one that is free."),
-]
 
 MEANING = (
     "What this means: {kind}s and labels travel within your network to your phone, encrypted; nothing goes to the "
@@ -37,14 +20,8 @@ MEANING = (
 )
 
 
-def phone_access(phone: bool, address: str | None, port: int) -> PhoneAccess | None:
-    """How a phone reaches the page; None if it does not."""
-    if not phone:
-        if address is not None:
-            raise InputError("--phone-address is for --phone; say that, too.")
-        return None
-    from truthfl.page.phone import PhoneAccess, phone_address  # cryptography: only with --phone
-
+def access_from_phone(address: str | None, port: int) -> PhoneAccess:
+    """How a phone reaches the page: at this address, or the usual one of this machine."""
     return PhoneAccess(phone_address(address), port, tell_login)
 
 
@@ -93,8 +70,6 @@ HALVES = {(0, 0): "█", (0, 1): "▀", (1, 0): "▄", (1, 1): " "}  # of upper 
 
 def qr_matrix(text: str) -> list[list[int]]:
     """The modules of the code with its light border, row by row: 1 is dark."""
-    import segno  # only with --phone
-
     return [list(map(int, row)) for row in segno.make_qr(text, error="l").matrix_iter(border=QUIET)]
 
 

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from truthfl.cli.phone import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access
+from truthfl.cli.contracts import CustomContract
+from truthfl.cli.participant.pages import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access
 from truthfl.errors import InputError
 
 
@@ -54,6 +55,7 @@ def join(
     phone: Phone = False,
     phone_address: PhoneAddress = None,
     phone_port: PhonePort = DEFAULT_PORT,
+    _contract: CustomContract = None,
     stay: Annotated[bool, typer.Option("--stay", help="Stay for further jobs after the first receipt.")] = False,
 ) -> None:
     """Take part: answer the offer, label, train on your own data, get your receipt. Your data stay where they are.
@@ -74,7 +76,7 @@ def join(
         raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays, or open the page.")
     access = phone_access(phone, phone_address, phone_port)
     # These load Flower and NumPy, for which help and wrong options need not wait.
-    from truthfl.cli.participation import settings_at, take_part
+    from truthfl.cli.participant.participation import settings_at, take_part
     from truthfl.federation.deployed.invitations import meeting_place
 
     place = meeting_place(invitation, server, name, key, root, operator, home)

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from truthfl.cli.label import DIGITS, open_in_browser, print_unreadable_samples
-from truthfl.cli.phone import print_phone_page
+from truthfl.cli.participant.pages import DIGITS, open_in_browser, print_unreadable_samples, tell_phone_page
 from truthfl.errors import FAILED, INTERRUPTED
 from truthfl.federation.deployed.invitations import MeetingPlace
 from truthfl.federation.deployed.node import admit_once, node_connection, open_node, wait_for_server
@@ -39,11 +39,13 @@ from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import Offer, offer_from
 from truthfl.page.catalogue import english
 from truthfl.page.offer import noise_words, pay_deviation, promised_to, sample_noun, what_leaves
-from truthfl.page.phone import PhoneAccess
 from truthfl.page.receipt_check import own_receipt_fault
-from truthfl.page.serving import OpenPage, open_page
 from truthfl.samples.label_store import LABELS_FILE, other_labels, other_labels_in_words
 from truthfl.texts import plain
+
+if TYPE_CHECKING:
+    from truthfl.page.phone import PhoneAccess
+    from truthfl.page.serving import OpenPage
 
 POLL_SECONDS = 0.1
 LONGEST_NEWS, LONGEST_TERM = 1000, 2000  # letters of what the server says
@@ -176,6 +178,8 @@ def _keep_open(page: OpenPage) -> None:
 
 
 def _open_page(open_pages: ExitStack, settings: Settings, browser: bool, phone: PhoneAccess | None) -> OpenPage:
+    from truthfl.page.serving import open_page  # a node without a page loads no web server
+
     home = Path(settings.home)
     source, labels = samples_to_show(settings)  # the same samples that the node trains on
     print_unreadable_samples(source)
@@ -196,8 +200,7 @@ def _open_page(open_pages: ExitStack, settings: Settings, browser: bool, phone: 
         )
     )
     print(f"Your page, for this machine alone: {page.url}", flush=True)
-    if page.phone is not None:
-        print_phone_page(page.phone, source.kind)
+    tell_phone_page(page, source)
     if browser:
         open_in_browser(page.url, home)
     return page
