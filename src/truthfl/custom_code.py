@@ -13,12 +13,11 @@ from importlib import import_module
 from inspect import isabstract, isclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from truthfl.errors import InputError
 
 _SOURCES: dict[str, str] = {}  # by module
-Made = TypeVar("Made")
 
 
 def in_folder(use: str, folder: Path = Path()) -> str:
@@ -33,7 +32,7 @@ def without_folder(use: str) -> str:
     return f"{Path(place).name if place.endswith('.py') else place}{colon}{name}"
 
 
-def class_named(use: str, base: type[Made], what: str) -> type[Made]:
+def class_named(use: str, base: type, what: str) -> Any:
     """The class of this name; `InputError` unless it derives from `base`, a public class, and lacks no method.
 
     what  a word for `base`

@@ -43,7 +43,7 @@ def register(mechanism: Kind) -> Kind:
 
 def register_named(use: str) -> type[Contract]:
     """Register the mechanism that "FILE.py:Class" or "module:Class" names."""
-    made = class_named(use, Contract, "contract")
+    made: type[Contract] = class_named(use, Contract, "contract")
     plain_name(f"{made.__name__}.kind", made.kind)
     return register(made)
 

@@ -107,7 +107,7 @@ def check(entries: Sequence[Entry]) -> Fault | None:
         own_unsigned, signed = _signed_rows(rows)
         unsigned += own_unsigned
         if signed and broken is None:
-            _require_contract(signed[0])
+            require_contract(signed[0])
             faults += _faults(job_view(job, signed), entries)
     first, other = (min(found, key=lambda fault: fault.position, default=None) for found in (unsigned, faults))
     if first is None or other is None:
@@ -115,7 +115,7 @@ def check(entries: Sequence[Entry]) -> Fault | None:
     return Fault(first.position, f"{first.message}; besides, {other.message}")
 
 
-def _require_contract(job: Entry) -> None:
+def require_contract(job: Entry) -> None:
     """Raise `InputError` if the job names a custom contract that is not here: its pay cannot be recomputed."""
     document = job.document.get("job")
     contract = document.get("contract") if isinstance(document, Mapping) else None

@@ -53,7 +53,7 @@ def _loaded(use: str) -> _Loaded:
 
 
 def _load(use: str) -> _Loaded:
-    made = class_named(use, Task, "task")
+    made: type[Task] = class_named(use, Task, "task")
     _require_methods(made)
     return _Loaded(guarded(made), digest_of_module(sys.modules[made.__module__]))
 
