@@ -23,6 +23,7 @@ from truthfl.job.sections import (
     Participants,
     PrivacySettings,
     ServerSettings,
+    contract_named,
     cost_distribution,
     cost_range,
     require_sizes,
@@ -54,9 +55,9 @@ class ConstantsJob:
     def __post_init__(self) -> None:
         _require_screening(self.server, self.contract, self.clients)
 
-    def with_contract(self, kind: str) -> ConstantsJob:
-        """The same job with another contract."""
-        return replace(self, contract=ContractChoice(kind))
+    def with_contract(self, named: str) -> ConstantsJob:
+        """The same job with another contract: a kind, "FILE.py:Class" or "module:Class"."""
+        return replace(self, contract=contract_named(named))
 
     def loss_model(self) -> LossModel:
         """The bound that the server's settings select, as a loss model."""
@@ -145,9 +146,9 @@ class DataJob:
         """The same job with other clients."""
         return replace(self, clients=clients)
 
-    def with_contract(self, kind: str) -> DataJob:
-        """The same job with another contract."""
-        return replace(self, contract=ContractChoice(kind))
+    def with_contract(self, named: str) -> DataJob:
+        """The same job with another contract: a kind, "FILE.py:Class" or "module:Class"."""
+        return replace(self, contract=contract_named(named))
 
     def document(self) -> dict[str, Any]:
         """The job as JSON values, without absent sections and without full participation."""
@@ -155,7 +156,7 @@ class DataJob:
         participation = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
         privacy = self.privacy.document()
         return (
-            {"contract": asdict(self.contract)}
+            {"contract": self.contract.document()}
             | ({"privacy": privacy} if privacy else {})
             | ({} if self.task == PICTURES else {"task": self.task.portable()})
             | ({"classes": self.classes.document()} if self.classes else {})

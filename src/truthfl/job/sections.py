@@ -18,8 +18,9 @@ from truthfl.contracts.contract import MOST_PAY, Contract, CostDistribution
 from truthfl.contracts.lceme.private_costs import VirtualCost
 from truthfl.contracts.loss_model import paper_bound, sound_bound
 from truthfl.contracts.payoff import WARN_PAY_OVER_COST, WARN_PAY_OVER_WORTH, WarnFactors
-from truthfl.contracts.registry import find_mechanism
+from truthfl.contracts.registry import find_mechanism, register_named, source_of
 from truthfl.contracts.setting import FloatArray, client_array, client_whole_numbers, names, number, whole_number
+from truthfl.custom_code import in_folder, without_folder
 from truthfl.errors import InputError
 from truthfl.instructions import SECONDS_A_LABEL
 from truthfl.learning.people.behaviour import Behaviour
@@ -423,15 +424,42 @@ class ServerSettings:
 
 @dataclass(frozen=True)
 class ContractChoice:
-    """The fields of section [contract]: the kind of a registered mechanism."""
+    """The contract of a job.
+
+    kind  of a registered mechanism
+    use   "FILE.py:Class" with an absolute path, or "module:Class": a custom one, which this registers; "" for others
+    """
 
     kind: str = CONSTANTS_CONTRACT
+    use: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str):
             raise InputError(f"kind is {self.kind!r}; it must be a text.")
-        find_mechanism(self.kind)
+        object.__setattr__(self, "kind", self.mechanism.kind)
 
     @property
     def mechanism(self) -> type[Contract]:
-        return find_mechanism(self.kind)
+        return register_named(self.use) if self.use else find_mechanism(self.kind)
+
+    def document(self) -> dict[str, str]:
+        """JSON values: the kind; of a custom contract also its name without folder and the digest of its file."""
+        if not self.use:
+            return {"kind": self.kind}
+        return {"kind": self.kind, "use": without_folder(self.use), "source": source_of(self.use)}
+
+
+def contract_named(text: str, folder: Path = Path()) -> ContractChoice:
+    """The contract that a kind, "FILE.py:Class" or "module:Class" names; the FILE.py is in the folder."""
+    return ContractChoice(use=in_folder(text, folder)) if ":" in text else ContractChoice(text)
+
+
+def contract_from(default: str, folder: Path, kind: str | None = None, use: str | None = None) -> ContractChoice:
+    """The contract of a section [contract] with these fields, in a file in this folder."""
+    if use is None:
+        return ContractChoice(default if kind is None else kind)
+    if kind is not None:
+        raise InputError("kind and use are both given; use names a class, which has a kind.")
+    if not isinstance(use, str) or ":" not in use:
+        raise InputError(f'use is {use!r}; it must be "FILE.py:Class" or "module:Class".')
+    return contract_named(use, folder)

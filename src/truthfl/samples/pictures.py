@@ -7,6 +7,7 @@ per pixel. If a file has several pictures, the first counts.
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 import threading
@@ -140,7 +141,6 @@ def _return_free_memory() -> None:
 def _malloc_trim() -> Any:
     if not sys.platform.startswith("linux"):
         return None
-    import ctypes
 
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
 

@@ -35,7 +35,7 @@ ASKED_FOR = [
     "is_individually_rational",
 ]
 
-FOR_ALL = {"certificates", "coded_text", "errors", "files", "instructions", "texts"}
+FOR_ALL = {"certificates", "coded_text", "custom_code", "errors", "files", "instructions", "texts"}
 MAY_IMPORT = {
     "contracts": {"learning"},
     "flower_patches": set(),
@@ -153,7 +153,8 @@ def test_documents_are_listed_without_numpy():
 def test_a_node_loads_nothing_that_only_the_operator_needs():
     """A participant's computer, which may be small, has no database, plots or web server in memory: join, receipts."""
     node = (
-        "import truthfl.cli.join, truthfl.federation.deployed.node, truthfl.home.record, "
+        "import truthfl.cli.participant.join, truthfl.cli.participant.participation, "
+        "truthfl.federation.deployed.node, truthfl.home.record, "
         "truthfl.ledger.receipts, truthfl.page.receipt_check"
     )
     heavy = {"sqlalchemy", "scipy", "matplotlib", "sklearn", "starlette", "uvicorn"}

@@ -10,7 +10,7 @@ from helpers.auditions import Plans, Setting, audition_job
 from helpers.commanded_jobs import At, Commanded, made
 from helpers.databases import KEY
 from helpers.small_jobs import known_plans  # noqa: F401
-from truthfl.cli.join import _owed_receipt, _show_new_documents, _ShownDocuments
+from truthfl.cli.participant.participation import _owed_receipt, _show_new_documents, _ShownDocuments
 from truthfl.federation.deployed.admission import KnownKeys
 from truthfl.federation.deployed.mailboxes import NodeRegistry
 from truthfl.federation.operator.commands import require_removable

@@ -13,7 +13,7 @@ from helpers.commands import told, truthfl
 from helpers.databases import KEY, opening
 from helpers.participants import changed
 from helpers.small_jobs import UNMASKED, known_plans, small_job_file  # noqa: F401
-from truthfl.cli.join import _show_receipt
+from truthfl.cli.participant.participation import _show_receipt
 from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant.signatory import OTHER_OPERATOR
 from truthfl.federation.protocol import receipt_delivery, rounds

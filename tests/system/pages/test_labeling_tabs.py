@@ -6,7 +6,7 @@ import pytest
 
 from helpers.browsers import DIGITS, DONE, browser, count, decisions, looking, press, showing  # noqa: F401
 from helpers.participants import Ada, draw_pictures
-from truthfl.cli.label import open_in_browser
+from truthfl.cli.participant.pages import open_in_browser
 from truthfl.home import participant_folder
 from truthfl.page.serving import open_page
 from truthfl.samples.sources import open_samples

@@ -8,7 +8,7 @@ import pytest
 from helpers.commanded_jobs import Job
 from helpers.commands import truthfl
 from helpers.small_jobs import known_plans, small_job_file  # noqa: F401
-from truthfl.cli.serve import print_plan_summary, sentences
+from truthfl.cli.job_commands import print_plan_summary, sentences
 from truthfl.contracts.payoff import WarnFactors, plan_economics
 from truthfl.contracts.planning import plan_worth
 from truthfl.errors import InputError

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.commands import told
 from helpers.task_jobs import NUMPY_TASK, OWN_STEPS, own_job_file, wines_file
 from truthfl.cli.app import main
 from truthfl.contracts.setting import Strategies, Training
@@ -21,7 +22,7 @@ from truthfl.learning.models.softmax import SoftmaxRegression
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.learning.solo import Recipe, train_all_alone, train_alone
 from truthfl.learning.tasks.custom import OwnSteps, TaskModel, require_trainable
-from truthfl.learning.tasks.task_choice import TaskChoice, task_choice
+from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice, task_choice
 from truthfl.learning.training.plain import train_plainly
 from truthfl.learning.training.train import train
 from truthfl.ledger.book import open_ledger
@@ -346,3 +347,8 @@ def test_lies_about_it_are_searched(tmp_path):
     verified = verify_job(read_job(path), tmp_path / "verified", quick=True, runs=200, workers=1)
     assert [verdict.rule for verdict in verified.verdicts][:2] == ["lceme calibrated", "flat"]
     assert "strongly convex" in verified.absent["lceme as printed"]
+
+
+def test_a_task_without_a_model_is_not_silently_learned_by_another_one():
+    sentence = told(ModelChoice("own").for_shape, (8, 8, 1), 10, PICTURES.load())
+    assert sentence == "the model's kind is 'own', and Pictures brings no model."

@@ -18,8 +18,8 @@ from helpers.browsers import HERE, launched
 from helpers.browsers import TOUCH_PHONE as PHONE
 from helpers.participants import draw_pictures
 from truthfl import certificates as certificate_parts
-from truthfl.cli.join import phone_access, tell_login
-from truthfl.cli.output import qr_lines, qr_matrix
+from truthfl.cli.participant.pages import phone_access
+from truthfl.cli.participant.phone import qr_lines, qr_matrix, tell_login
 from truthfl.errors import InputError, ServiceError
 from truthfl.page import access as one_time_login
 from truthfl.page.access import CSRF_HEADER, LoginOutcome, OneTimeLogin

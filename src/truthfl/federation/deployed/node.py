@@ -19,10 +19,9 @@ from typing import TypeVar, cast
 
 from flwr.app import Context, Error, Message, RecordDict
 
-from truthfl.certificates import read_root
+from truthfl.certificates import read_root, require_loopback
 from truthfl.errors import InputError, ServiceError, TruthflError
 from truthfl.federation.deployed.invitations import Invitation
-from truthfl.federation.deployed.job_server import require_loopback
 from truthfl.federation.deployed.node_connection import (
     ConnectedAlreadyError,
     NodeConnection,

@@ -120,7 +120,7 @@ export class Choices {
     this.chosen = new Map(); // lists of numbers, by position
   }
 
-  // What is shown as chosen: what is stored, until she chooses otherwise.
+  // What is shown as chosen: what is stored, until the participant chooses otherwise.
   at(position) {
     return this.chosen.get(position) ?? this.queue.labels[position];
   }

@@ -9,22 +9,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.join import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access, print_phone_page
+from truthfl.cli.contracts import CustomContract
+from truthfl.cli.participant.pages import (
+    DEFAULT_PORT,
+    DIGITS,
+    Phone,
+    PhoneAddress,
+    PhonePort,
+    open_in_browser,
+    phone_access,
+    print_unreadable_samples,
+    tell_phone_page,
+)
 from truthfl.errors import InputError
-from truthfl.files import write_file
 from truthfl.learning.data.class_sets import require_no_separator
-from truthfl.texts import plain
+from truthfl.learning.tasks.task_choice import TaskChoice
+from truthfl.page.serving import open_page
+from truthfl.page.work import document_names
+from truthfl.samples.handmade_labels import quick_opinion
+from truthfl.samples.label_exchange import export_labels, import_labels
+from truthfl.samples.label_store import LABELS_FILE, LabelStore, other_labels, other_labels_in_words
+from truthfl.samples.sources import open_samples
 
 if TYPE_CHECKING:
     from truthfl.instructions import Instructions
     from truthfl.job.classes_section import ClassesSection
-    from truthfl.learning.people.second_opinion import OpinionSource
-    from truthfl.learning.tasks.task_choice import TaskChoice
     from truthfl.ledger.signing import PrivateKey
     from truthfl.page.phone import PhoneAccess
     from truthfl.samples.sample import Source
 
-DIGITS = tuple("0123456789")
 HOME = Path("truthfl-home")
 
 
@@ -41,6 +54,7 @@ def label(
     classes: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Names of the classes, if no offer has them; 0 to 9 otherwise.")
     ] = None,
+    _contract: CustomContract = None,
     several: Annotated[
         bool, typer.Option("--several", help="A sample may have several classes; Enter confirms.")
     ] = False,
@@ -66,7 +80,7 @@ def label(
         bool, typer.Option("--keep-other-classes", help="Go on despite labels of other classes; they are kept.")
     ] = False,
 ) -> None:
-    """Label pictures, texts or rows of a table in a page in your own browser; nothing leaves this machine.
+    """Label pictures, texts or rows of a table in a page in your own browser. Nothing leaves this machine.
 
     Every decision is on the disk before the next sample shows, so you can stop and go on at any time. With --export or
     --import, labels are written or read, and no page is opened. With --phone, your phone can open the page too, in
@@ -74,9 +88,7 @@ def label(
 
     Example: truthfl label --data photos --classes cat,dog,other
     """
-    from truthfl.samples.sources import open_samples
-
-    choice = None if task is None else _named_task(task)
+    choice = None if task is None else TaskChoice.of_argument(task)
     named = None if choice is None else choice.load()
     source = open_samples(data, None if choice is None or choice.is_pictures else named, home)
     described = None if instructions is None else _described_classes(instructions)
@@ -97,13 +109,6 @@ def label(
     _serve(home, source, names, several, _key(home, key), told, port, no_browser, access)
 
 
-def _named_task(text: str) -> TaskChoice:
-    """The task that the user named."""
-    from truthfl.learning.tasks.task_choice import TaskChoice
-
-    return TaskChoice.of_argument(text)
-
-
 def _described_classes(file: Path) -> ClassesSection:
     from truthfl.job import read_classes
 
@@ -117,24 +122,6 @@ def _kept_instructions(section: ClassesSection, home: Path) -> Instructions | No
     return kept_instructions(section, home)
 
 
-def open_in_browser(url: str, home: Path) -> None:
-    """Open the address in the browser through a private file that redirects to it.
-
-    The address contains a token, and all users of the machine can see the arguments of a process.
-    """
-    file = home / "page.html"
-    redirect = f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={url}">\n'
-    write_file(file, redirect, private=True)
-    import webbrowser
-
-    webbrowser.open(file.resolve().as_uri())
-
-
-def print_unreadable_samples(source: Source) -> None:
-    for problem in source.problems:
-        print(f"truthfl: passed over: {plain(problem.reason)}", file=sys.stderr)
-
-
 def _serve(
     home: Path,
     source: Source,
@@ -146,9 +133,6 @@ def _serve(
     no_browser: bool,
     phone: PhoneAccess | None,
 ) -> None:
-    from truthfl.page.serving import open_page
-
-    opinion = partial(_opinion, source)
     with open_page(
         home,
         source,
@@ -158,12 +142,11 @@ def _serve(
         several=several,
         port=port,
         phone=phone,
-        make_opinion=opinion,
+        make_opinion=partial(quick_opinion, source),
     ) as opened:
         print(f"{len(source):,} {source.kind}s from {source.place}; labels are kept in {home / 'labels.db'}.")
         print(f"The page, for this machine alone: {opened.url}")
-        if opened.phone is not None:
-            print_phone_page(opened.phone, source.kind)
+        tell_phone_page(opened, source)
         print("Ctrl+C stops it; the same command goes on where it was.", flush=True)
         if not no_browser:
             open_in_browser(opened.url, home)
@@ -173,23 +156,11 @@ def _serve(
             print("\nStopped. All decisions are kept.")
 
 
-def _opinion(source: Source) -> OpinionSource:
-    """A quick model that judges the labels."""
-    from truthfl.samples.handmade_labels import quick_opinion
-
-    return quick_opinion(source)
-
-
 def _tell_other_classes(home: Path, source: Source, classes: tuple[str, ...], several: bool, keep: bool) -> None:
     """Say that there are labels of other classes than these, and ask whether to go on."""
-    from truthfl.samples.label_store import LABELS_FILE
-
     file = home / LABELS_FILE
     if not file.exists():
         return
-    from truthfl.page.work import document_names
-    from truthfl.samples.label_store import other_labels, other_labels_in_words
-
     if document_names(home / "offers"):
         classes, several = _classes_of_offer(home, classes, several)
     other = other_labels(file, classes, source.ids, several=several)
@@ -220,9 +191,6 @@ def _exchange(
     import_: Path | None,
     replace: bool,
 ) -> None:
-    from truthfl.samples.label_exchange import export_labels, import_labels
-    from truthfl.samples.label_store import LABELS_FILE, LabelStore
-
     classes, several = _classes_of_offer(home, classes, several)
     store = LabelStore(home / LABELS_FILE)
     try:
