@@ -115,7 +115,8 @@ def truthfl(*words, cwd=None, timeout=SECONDS):
 
 def begun(*words, log, errors=None, cwd=None):
     """A command that goes on by itself; what it says is written to `log`, errors too unless they have a file."""
-    log.touch()
+    for file in filter(None, (log, errors)):
+        file.touch()
     streams = str(log), None if errors is None else str(errors)
     words = [str(word) for word in words]
     process = FORKS.Process(target=_command, args=(words, *streams, str(cwd or Path.cwd()), dict(os.environ)))
