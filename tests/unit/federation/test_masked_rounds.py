@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from helpers.auditions import Meddler, other_reply
 from helpers.bare_rounds import BATCH, DIGITS, SAMPLES, STEP, BareRounds
-from helpers.commands import told
+from helpers.commands import told, within
 from helpers.participants import recoded
 from truthfl.errors import InputError
 from truthfl.federation.masking import participant as masked_reports
@@ -1088,6 +1088,21 @@ def test_a_command_ends_the_wait_for_somebody_who_does_not_sign(tmp_path, monkey
     assert told_of["client 2"] == (
         "removed by the operator" if command == "removed" else "no signature of who is missing came in time"
     )
+
+
+def test_nobody_waits_for_a_sum_that_a_removal_made_impossible(tmp_path, monkeypatch):
+    """All who are left are there, so nobody can come who is missed; they delivered."""
+    job = BareRounds(tmp_path, 3, rounds=2, seconds=60)
+
+    def without_the_third(roster, *more):
+        roster.control.state = replace(roster.control.state, removed={"client 2": "removed by the operator"})
+        return train_rounds(roster, *more)
+
+    monkeypatch.setattr("helpers.bare_rounds.train_rounds", without_the_third)
+    with within(20):
+        _, view = job.go()
+    assert [entry.document["refused"] for entry in view.rounds] == [TOO_FEW] * 2
+    assert view.delivered == {"client 0": 2, "client 1": 2}
 
 
 @pytest.mark.parametrize("liars", [(3, 4), (2, 3, 4)])

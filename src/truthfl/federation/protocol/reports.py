@@ -473,6 +473,8 @@ def collect_reports(
 ) -> list[Rejection]:
     """Ask for reports until all have answered; wait for absent clients until there are enough or time is up.
 
+    Nobody is waited for when all who were not removed are there and are too few to be asked.
+
     offers    of all clients asked in this round
     ready     returns the offers of clients who can be asked now
     messages  the training messages to some of them; to none if there are too few
@@ -504,7 +506,8 @@ def collect_reports(
         for name in waited_for:
             silent.note(name, round_, answered=False)
         away = {offer.client.name for offer in offers} - answered - set(roster.control.removed)
-        if enough(()) or not away or wait.over:
+        too_few = not sent and away <= {offer.client.name for offer in there}
+        if enough(()) or not away or too_few or wait.over:
             wait.ends()
             return rejected
         wait.for_people({name for name in away if name not in roster.node_of} or away)
