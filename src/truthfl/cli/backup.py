@@ -60,7 +60,7 @@ def _require_no_server_on_postgresql(out: Path, address: str) -> None:
     from sqlalchemy import URL
 
     from truthfl.federation.operator.kept_jobs import lock_folder
-    from truthfl.ledger.database import read_address, shown_url
+    from truthfl.ledger.sql.database import read_address, shown_url
 
     where = read_address(address)
     if not isinstance(where, URL):

@@ -75,7 +75,7 @@ def usual_key(address: str) -> Path:
     Raise `InputError` if there is none.
     """
     from truthfl.federation.operator.live_status import read_serving
-    from truthfl.ledger.database import read_address
+    from truthfl.ledger.sql.database import read_address
 
     where = read_address(address)
     if isinstance(where, Path):
@@ -184,7 +184,8 @@ def settle(
     """
     from truthfl.ledger.book import open_for_reading, open_ledger
     from truthfl.ledger.evidence import minor_amount_text
-    from truthfl.ledger.job_view import select_job, unseen_sentence
+    from truthfl.ledger.held_models import unseen_sentence
+    from truthfl.ledger.job_view import select_job
     from truthfl.ledger.payments import MARKS, Payment, advance, advance_all, payments, payout_rows, unseen_payments
     from truthfl.ledger.settlement import settle as settle_job
     from truthfl.ledger.signing import read_key
@@ -361,7 +362,8 @@ def export(
     Example: truthfl ledger export truthfl-run/ledger.db --out payout.csv
     """
     from truthfl.ledger.book import open_for_reading
-    from truthfl.ledger.job_view import select_job, unseen_sentence
+    from truthfl.ledger.held_models import unseen_sentence
+    from truthfl.ledger.job_view import select_job
     from truthfl.ledger.payments import payout_csv, payout_json, payout_rows, unseen_payments
 
     writers = {"csv": payout_csv, "json": payout_json}
@@ -392,7 +394,7 @@ def _job_names(opened_ledger: Ledger, job: str | None) -> list[str]:
 
 
 def _show_job(opened_ledger: Ledger, view: JobView) -> None:
-    from truthfl.federation.operator.job_tally import describe_command
+    from truthfl.federation.operator.row_words import describe_command
     from truthfl.ledger.evidence import amount_text, minor_amount_text
     from truthfl.ledger.payments import payments
 

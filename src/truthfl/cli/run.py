@@ -59,7 +59,7 @@ def run(
     from truthfl.files import require_writable
     from truthfl.job import DataJob, read_job
     from truthfl.learning.training.compute import kernel
-    from truthfl.ledger.database import shown_address, shown_arguments
+    from truthfl.ledger.sql.database import shown_address, shown_arguments
     from truthfl.reporting.report import how_made
 
     if seed < 0:

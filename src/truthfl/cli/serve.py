@@ -30,9 +30,9 @@ from truthfl.federation.deployed.admission import KnownKeys, enrolment_warning
 from truthfl.federation.deployed.job_server import open_job_server
 from truthfl.federation.deployed.mailboxes import MailboxGrid
 from truthfl.federation.operator.approval import PlanSummary, answer_plan, ask_by_file, clear_plan, shown_plan
-from truthfl.federation.operator.job_tally import describe_entry, describe_row, waits_words
 from truthfl.federation.operator.kept_jobs import KeptJob, kept_key
 from truthfl.federation.operator.live_status import LiveWriter, RoundWaits, ServingInfo, StageChange
+from truthfl.federation.operator.row_words import describe_entry, describe_row, waits_words
 from truthfl.federation.protocol.job_control import commanded_answer
 from truthfl.federation.protocol.known_models import uncomparable_warnings
 from truthfl.federation.protocol.receipt_delivery import owed_receipts
@@ -617,8 +617,8 @@ def _show_result(ledger: Ledger, name: str, out: Path, log_format: str) -> None:
     from truthfl import __version__
     from truthfl.cli.output import console, table
     from truthfl.federation.operator.served_report import client_rows, columns, summary_sentences, write_served_report
-    from truthfl.ledger.database import shown_arguments
     from truthfl.ledger.job_view import job_view
+    from truthfl.ledger.sql.database import shown_arguments
 
     view = job_view(name, ledger.entries(name))
     command = shlex.join(["truthfl", *shown_arguments(sys.argv[1:])])

@@ -13,7 +13,7 @@ import typer
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import InputError
 from truthfl.federation.operator.job_status import JobStatus, ParticipantStatus
-from truthfl.federation.operator.job_tally import waits_words
+from truthfl.federation.operator.row_words import waits_words
 from truthfl.ledger.evidence import amount_text
 from truthfl.texts import plain
 
