@@ -46,7 +46,8 @@ def class_named(use: str, base: type, what: str) -> Any:
     if not issubclass(made, base):
         raise InputError(f"{name} is no {base.__name__}; it must derive from {PUBLIC[what]}.")
     if isabstract(made):
-        raise InputError(f"{name} lacks {', '.join(sorted(made.__abstractmethods__))}.")
+        missing: frozenset[str] = vars(made)["__abstractmethods__"]
+        raise InputError(f"{name} lacks {', '.join(sorted(missing))}.")
     return made
 
 

@@ -14,7 +14,7 @@ from truthfl.errors import InputError, ServiceError
 from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address, lock_folder
 from truthfl.ledger.backup import FOLDER, KEYS, PARTICIPANTS, back_up
 from truthfl.ledger.backup import restore as restore_backup
-from truthfl.ledger.database import read_address, shown_url
+from truthfl.ledger.sql.database import read_address, shown_url
 from truthfl.texts import plain
 
 

@@ -13,8 +13,8 @@ import typer
 from truthfl.cli.contracts import CustomContract
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import FAILED, InputError, TruthflError
-from truthfl.federation.operator.job_tally import describe_command
 from truthfl.federation.operator.live_status import read_serving
+from truthfl.federation.operator.row_words import describe_command
 from truthfl.federation.protocol.final_model import audit, published_files
 from truthfl.federation.protocol.job_task import own_task_name
 from truthfl.files import write_file
@@ -32,10 +32,10 @@ from truthfl.ledger.book import Ledger, open_for_reading, open_ledger
 from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.checking import check as first_fault
 from truthfl.ledger.checking import check_receipt
-from truthfl.ledger.database import read_address
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.evidence import amount_text, minor_amount_text
-from truthfl.ledger.job_view import JobView, job_view, select_job, unseen_sentence
+from truthfl.ledger.held_models import unseen_sentence
+from truthfl.ledger.job_view import JobView, job_view, select_job
 from truthfl.ledger.payments import (
     MARKS,
     Payment,
@@ -50,6 +50,7 @@ from truthfl.ledger.payments import (
 from truthfl.ledger.receipts import JobReceipts
 from truthfl.ledger.settlement import settle as settle_job
 from truthfl.ledger.signing import public_line, read_key, read_public_line
+from truthfl.ledger.sql.database import read_address
 from truthfl.texts import plain
 
 LedgerAddress = Annotated[

@@ -32,7 +32,7 @@ from truthfl.learning.data.datasets import npz_bytes
 from truthfl.learning.people.labels import sets_given
 from truthfl.learning.people.profile import Profile
 from truthfl.learning.training.compute import kernel
-from truthfl.ledger.database import shown_address, shown_arguments
+from truthfl.ledger.sql.database import shown_address, shown_arguments
 from truthfl.reporting.report import how_made
 
 ROWS_SHOWN = 40

@@ -35,7 +35,6 @@ from truthfl.federation.deployed.admission import KnownKeys, enrolment_warning
 from truthfl.federation.deployed.job_server import open_job_server, require_can_listen
 from truthfl.federation.deployed.mailboxes import MailboxGrid
 from truthfl.federation.operator.approval import PlanSummary, answer_plan, ask_by_file, clear_plan, shown_plan
-from truthfl.federation.operator.job_tally import describe_entry, describe_row, waits_words
 from truthfl.federation.operator.kept_jobs import (
     JobSource,
     KeptJob,
@@ -45,6 +44,7 @@ from truthfl.federation.operator.kept_jobs import (
     lock_folder,
 )
 from truthfl.federation.operator.live_status import LiveWriter, RoundWaits, ServingInfo, StageChange, write_serving
+from truthfl.federation.operator.row_words import describe_entry, describe_row, waits_words
 from truthfl.federation.operator.served_report import client_rows, columns, summary_sentences, write_served_report
 from truthfl.federation.protocol.job_control import commanded_answer
 from truthfl.federation.protocol.known_models import uncomparable_warnings
@@ -53,10 +53,10 @@ from truthfl.federation.protocol.server import WAITING, Operator, conduct_job, d
 from truthfl.files import make_private_folder, require_writable
 from truthfl.job import DataJob, read_job_text
 from truthfl.ledger.book import Ledger, open_ledger
-from truthfl.ledger.database import shown_arguments
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.signing import PrivateKey, public_line, read_public_line
+from truthfl.ledger.sql.database import shown_arguments
 from truthfl.ledger.terms import JobTerms, offer_from
 from truthfl.texts import plain, plain_lines
 

@@ -18,8 +18,8 @@ from truthfl.cli.output import console, print_json, table
 from truthfl.console.metrics import metrics_text
 from truthfl.errors import InputError
 from truthfl.federation.operator.job_status import JobStatus, ParticipantStatus
-from truthfl.federation.operator.job_tally import waits_words
 from truthfl.federation.operator.job_watch import job_watch
+from truthfl.federation.operator.row_words import waits_words
 from truthfl.ledger.evidence import amount_text
 from truthfl.texts import plain
 

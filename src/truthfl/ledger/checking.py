@@ -11,7 +11,8 @@ from truthfl.ledger.command_rows import admission_faults, command_faults, end_fa
 from truthfl.ledger.documents import answer_fault, final_fault, offer_fault
 from truthfl.ledger.entry import KINDS, Entry, Fault, broken_link, fault_at, is_row_signed, job_row_key
 from truthfl.ledger.evidence import level_shifts, minor_money, passes
-from truthfl.ledger.job_view import JobView, hold_faults, job_view
+from truthfl.ledger.held_models import hold_faults
+from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipts import ROW_FIELDS, JobReceipts, ledger_differs, receipt_fault
 from truthfl.ledger.settlement import settled_from_entries, settlement_document

@@ -24,7 +24,8 @@ from truthfl.ledger.canonical import Document, canonical_bytes, commitment
 from truthfl.ledger.documents import answer_fault, final_fault, offer_fault, signed
 from truthfl.ledger.entry import Entry, link_fault, payload_digest
 from truthfl.ledger.evidence import SoloEvidence, minor_money
-from truthfl.ledger.job_view import JobView, receipt_hold_fault
+from truthfl.ledger.held_models import receipt_hold_fault
+from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import (
     commands_fault,
     commands_part,

@@ -22,7 +22,8 @@ from truthfl.ledger.canonical import Document
 from truthfl.ledger.commands import END, REFUSE, REMOVE, REMOVED, command_fault
 from truthfl.ledger.entry import Entry, Item
 from truthfl.ledger.evidence import SoloEvidence, observation_of, passes, pay_parts
-from truthfl.ledger.job_view import JobView, job_view, refusal_of
+from truthfl.ledger.held_models import refusal_of
+from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.payments import due_items
 from truthfl.ledger.terms import Offer
 
@@ -96,14 +97,9 @@ def receipt_commands(offer: Offer, view: JobView, before: int) -> list[Entry]:
     before   the sequence number of the settlement; later commands change nothing
     """
     refused = refusal_of(view, offer.client.name)
-    removals = [
-        entry
-        for entry, command in view.valid_commands
-        if command.kind == REMOVE and command.fields["client"] == offer.client.name and entry.sequence < before
-    ]
-    end = view.end_command
+    removal, end = view.state.removals.get(offer.client.name), view.end_command
     return [
-        *removals[:1],
+        *([removal] if removal is not None and removal.sequence < before else []),
         *([] if refused is None else [refused]),
         *([end] if end is not None and end.sequence < before else []),
     ]

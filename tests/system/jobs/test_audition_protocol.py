@@ -18,8 +18,8 @@ from truthfl.cli.ledger import check as check_command
 from truthfl.contracts.contract import Observation
 from truthfl.contracts.planning import WORTH_LESS
 from truthfl.errors import InputError
-from truthfl.federation.operator.job_tally import describe_row
 from truthfl.federation.operator.kept_jobs import fixed_draws
+from truthfl.federation.operator.row_words import describe_row
 from truthfl.federation.participant.node_settings import ACCEPT_IF_IT_PAYS, Settings, decision
 from truthfl.federation.participant.participant import keep_audition
 from truthfl.federation.protocol import auditions

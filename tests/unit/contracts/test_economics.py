@@ -12,9 +12,10 @@ from truthfl.cli.job_commands import print_plan_summary, sentences
 from truthfl.contracts.payoff import WarnFactors, plan_economics
 from truthfl.contracts.planning import plan_worth
 from truthfl.errors import InputError
-from truthfl.federation.operator.approval import PlannedOffer, PlanSummary, show_plan, shown_plan, summary_from
+from truthfl.federation.operator.approval import PlanSummary, show_plan, shown_plan, summary_from
 from truthfl.job import ServerSettings, read_job
 from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.ledger.job_state import OfferNumbers
 
 QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16))
 
@@ -135,7 +136,7 @@ def test_the_plan_as_json_has_the_sums(tmp_path):
     ],
 )
 def test_the_plan_to_approve_has_the_decimals_of_its_currency(capsys, currency, minor_units, amounts):
-    offer = PlannedOffer("Ada", 50, 20, cost=1000.4, expected_pay=1500.6, most=3000.25, worth=2000.0)
+    offer = OfferNumbers("Ada", 50, 20, cost=1000.4, expected_pay=1500.6, most=3000.25, worth=2000.0)
     plan = PlanSummary("j", 1, "audition", currency, minor_units, True, (offer,), {}, 90_000.125, 2.3, 3.0, 1.0)
     print_plan_summary(plan)
     cost, expected, most, worth = amounts

@@ -1076,7 +1076,7 @@ def test_a_command_ends_the_wait_for_somebody_who_does_not_sign(tmp_path, monkey
         if len(asked) == 3:
             control = rosters[0].control
             changed = {"removed": {"client 2": "removed by the operator"}} if command == "removed" else {"ended": True}
-            control.state = replace(control.state, **changed)
+            control.log.state = replace(control.log.state, **changed)
         return []
 
     monkeypatch.setattr("helpers.bare_rounds.train_rounds", noted)

@@ -14,7 +14,7 @@ from helpers.commands import told
 from helpers.participants import recoded
 from truthfl.errors import InputError
 from truthfl.federation.masking.server import Sum
-from truthfl.federation.operator.job_tally import describe_entry
+from truthfl.federation.operator.row_words import describe_entry
 from truthfl.federation.protocol import rounds as rounds_module
 from truthfl.federation.protocol.job_control import JobControl
 from truthfl.federation.protocol.messages import MODEL, PARAMS, ROUND, model_digest, model_record
@@ -179,7 +179,7 @@ def with_commands(monkeypatch, **state):
     train = train_rounds
 
     def commanded(roster, *more):
-        roster.control.state = replace(roster.control.state, **state)
+        roster.control.log.state = replace(roster.control.log.state, **state)
         return train(roster, *more)
 
     monkeypatch.setattr("helpers.bare_rounds.train_rounds", commanded)

@@ -24,9 +24,9 @@ from truthfl.ledger.backup import anchor_fault, keep_anchor, make_anchor, read_a
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check, check_receipt
-from truthfl.ledger.database import ENTRIES, SQLITE_TRIGGERS
 from truthfl.ledger.entry import CheckedItem, entry_after, new_salt, row_key
 from truthfl.ledger.signing import new_key, read_key
+from truthfl.ledger.sql.database import ENTRIES, SQLITE_TRIGGERS
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from truthfl.errors import InputError
 from truthfl.federation.operator.job_status import StatusReader
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
-from truthfl.ledger.database import ENTRIES
 from truthfl.ledger.entry import (
     CheckedItem,
     Conflict,
@@ -26,6 +25,7 @@ from truthfl.ledger.entry import (
     row_line,
 )
 from truthfl.ledger.signing import new_key, public_line, write_key
+from truthfl.ledger.sql.database import ENTRIES
 
 STRANGER = new_key()
 LATER = "2999-01-01T00:00:00.000000+00:00"

@@ -33,7 +33,7 @@ class JobWatch:
     @property
     def operator_key(self) -> str:
         """The public key whose commands the job's server obeys; "" before the job has begun."""
-        return self._reader.tally.operator_key
+        return self._reader.job.commands.operator_key
 
     def live(self) -> LiveStatus | None:
         """The server's last live status; None if there is none."""

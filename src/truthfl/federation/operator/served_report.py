@@ -11,7 +11,8 @@ from truthfl.contracts.registry import find_mechanism
 from truthfl.federation.protocol.offers import left_out_of
 from truthfl.files import write_file
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.job_view import JobView, unseen_names, unseen_sentence
+from truthfl.ledger.held_models import unseen_names, unseen_sentence
+from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import read_settlement
 from truthfl.ledger.terms import Agreement
 from truthfl.reporting.figure import Figure, Panel, Series, figure_csv

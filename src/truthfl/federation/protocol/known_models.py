@@ -50,7 +50,8 @@ from truthfl.ledger.canonical import test_set_digest
 from truthfl.ledger.commands import REFUSE
 from truthfl.ledger.entry import Item
 from truthfl.ledger.evidence import is_too_good, level_shifts
-from truthfl.ledger.job_view import REFUSED, JobView, decision_on, job_view, known_model, waiting_names
+from truthfl.ledger.held_models import REFUSED, decision_on, known_model, waiting_names
+from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.terms import Agreement
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import create_private_file
-from truthfl.ledger.database import LOCK_WAIT_S, WRITING, Database, Outage, Tell, shown_url
+from truthfl.ledger.sql.database import LOCK_WAIT_S, WRITING, Database, Outage, Tell, shown_url
 
 COPY_ATTEMPTS = 20
 
