@@ -332,10 +332,10 @@ def _opinion(settings: Settings) -> OpinionSource:
 
 
 def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
+    from truthfl.amounts import amount_text
     from truthfl.home import participant_folder
-    from truthfl.ledger.evidence import amount_text
     from truthfl.ledger.signing import read_key
-    from truthfl.page.catalogue import english
+    from truthfl.page.catalogue import in_english
     from truthfl.page.offer import noise_words, pay_deviation, promised_to, sample_noun, what_leaves
     from truthfl.samples.label_store import LABELS_FILE, other_labels, other_labels_in_words
 
@@ -356,9 +356,11 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     if job.payment_note:
         print(f"How and when you are paid, the operator says: {plain(job.payment_note)}")
     print(
-        f"Your {noun}s and labels stay on this machine. What leaves it:", *map(english, what_leaves(offer)), sep="\n- "
+        f"Your {noun}s and labels stay on this machine. What leaves it:",
+        *map(in_english, what_leaves(offer)),
+        sep="\n- ",
     )
-    print(english(noise_words(offer, promised_to(offer))), flush=True)
+    print(in_english(noise_words(offer, promised_to(offer))), flush=True)
     if job.picture_fit:
         height, width, *_ = job.image_shape
         print(
@@ -376,8 +378,8 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
 
 def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     """Check a receipt, also against what the participant's computer sent, and show it; return whether it holds."""
+    from truthfl.amounts import amount_text, minor_money
     from truthfl.home.record import late_rounds, report_under_way, unasked_rounds
-    from truthfl.ledger.evidence import amount_text, minor_money
     from truthfl.ledger.settlement import was_ended
     from truthfl.ledger.signing import read_key
     from truthfl.ledger.terms import offer_from

@@ -182,8 +182,8 @@ def settle(
 
     Example: truthfl settle truthfl-run/ledger.db --mark sent --client Ada --reference TX-1
     """
+    from truthfl.amounts import minor_amount_text
     from truthfl.ledger.book import open_for_reading, open_ledger
-    from truthfl.ledger.evidence import minor_amount_text
     from truthfl.ledger.held_models import unseen_sentence
     from truthfl.ledger.job_view import select_job
     from truthfl.ledger.payments import MARKS, Payment, advance, advance_all, payments, payout_rows, unseen_payments
@@ -394,8 +394,8 @@ def _job_names(opened_ledger: Ledger, job: str | None) -> list[str]:
 
 
 def _show_job(opened_ledger: Ledger, view: JobView) -> None:
+    from truthfl.amounts import amount_text, minor_amount_text
     from truthfl.federation.operator.row_words import describe_command
-    from truthfl.ledger.evidence import amount_text, minor_amount_text
     from truthfl.ledger.payments import payments
 
     payment_to = {payment.client: payment for payment in payments(opened_ledger, view.name)}

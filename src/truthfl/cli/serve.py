@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from truthfl.amounts import amount_text
 from truthfl.cli.label import open_in_browser
 from truthfl.cli.output import console, table
 from truthfl.errors import FAILED, INTERRUPTED, SERVICE_FAILED, InputError, ServiceError, TruthflError
@@ -40,9 +41,9 @@ from truthfl.federation.protocol.server import WAITING, Operator, conduct_job, d
 from truthfl.files import make_private_folder
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.evidence import amount_text
+from truthfl.ledger.job_state import JobState
 from truthfl.ledger.signing import PrivateKey, public_line
-from truthfl.ledger.terms import JobTerms, offer_from
+from truthfl.ledger.terms import JobTerms
 from truthfl.texts import plain, plain_lines
 
 if TYPE_CHECKING:
@@ -221,14 +222,13 @@ class Narrator:
 
     def __init__(self, ledger: Ledger, job: str, log_format: str, live: LiveWriter) -> None:
         self.ledger, self.job, self.log_format, self.live = ledger, job, log_format, live
-        self.terms: JobTerms | None = None
-        self.last = 0
+        self.state = JobState(job)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._print_new_entries, name="truthfl narrator", daemon=True)
 
     def __enter__(self) -> Narrator:
         for entry in self.ledger.entries(self.job):
-            self._note(entry)
+            self.state.add(entry)
         self._thread.start()
         return self
 
@@ -249,13 +249,13 @@ class Narrator:
                     return
 
     def _print_once(self) -> None:
-        entries = self.ledger.entries(self.job, after=self.last)
+        entries = self.ledger.entries(self.job, after=self.state.last)
         changes = deque(self.live.take_stage_changes())
         for entry in entries:
             while changes and changes[0].at <= entry.at:
                 self._print_stage(changes.popleft())
-            self._note(entry)
-            line = log_line(entry, self.terms, self.log_format)
+            self.state.add(entry)
+            line = log_line(entry, self.state.terms, self.log_format)
             if line is not None:
                 print(line, flush=True)
         for change in changes:
@@ -263,11 +263,6 @@ class Narrator:
 
     def _print_stage(self, change: StageChange | RoundWaits) -> None:
         print(stage_line(self.job, change, self.log_format), flush=True)
-
-    def _note(self, entry: Entry) -> None:
-        self.last = entry.sequence
-        if entry.kind == "offer":
-            self.terms = offer_from(entry.document).job
 
 
 def tell(log_format: str, event: str, job: str, sentence: str) -> None:

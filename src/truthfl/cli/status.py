@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from truthfl.amounts import amount_text
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import InputError
 from truthfl.federation.operator.job_status import JobStatus, ParticipantStatus
 from truthfl.federation.operator.row_words import waits_words
-from truthfl.ledger.evidence import amount_text
 from truthfl.texts import plain
 
 if TYPE_CHECKING:
