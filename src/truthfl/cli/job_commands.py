@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from truthfl.amounts import amount_text
 from truthfl.cli.ledger import sentence_for_malformed_rows
 from truthfl.cli.output import console, table
 from truthfl.errors import InputError
@@ -37,7 +38,6 @@ from truthfl.ledger.commands import (
     read_command,
     read_time,
 )
-from truthfl.ledger.evidence import amount_text
 from truthfl.ledger.job_view import JobView, select_job
 from truthfl.ledger.signing import read_key
 

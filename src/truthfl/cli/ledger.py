@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from truthfl.amounts import amount_text, minor_amount_text
 from truthfl.cli.contracts import CustomContract
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import FAILED, InputError, TruthflError
@@ -33,7 +34,6 @@ from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.checking import check as first_fault
 from truthfl.ledger.checking import check_receipt
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.evidence import amount_text, minor_amount_text
 from truthfl.ledger.held_models import unseen_sentence
 from truthfl.ledger.job_view import JobView, job_view, select_job
 from truthfl.ledger.payments import (

@@ -54,10 +54,11 @@ from truthfl.files import make_private_folder, require_writable
 from truthfl.job import DataJob, read_job_text
 from truthfl.ledger.book import Ledger, open_ledger
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.job_state import JobState
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.signing import PrivateKey, public_line, read_public_line
 from truthfl.ledger.sql.database import shown_arguments
-from truthfl.ledger.terms import JobTerms, offer_from
+from truthfl.ledger.terms import JobTerms
 from truthfl.texts import plain, plain_lines
 
 ROWS_SHOWN = 40
@@ -187,14 +188,13 @@ class Narrator:
 
     def __init__(self, ledger: Ledger, job: str, log_format: str, live: LiveWriter) -> None:
         self.ledger, self.job, self.log_format, self.live = ledger, job, log_format, live
-        self.terms: JobTerms | None = None
-        self.last = 0
+        self.state = JobState(job)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._print_new_entries, name="truthfl narrator", daemon=True)
 
     def __enter__(self) -> Narrator:
         for entry in self.ledger.entries(self.job):
-            self._note(entry)
+            self.state.add(entry)
         self._thread.start()
         return self
 
@@ -215,13 +215,13 @@ class Narrator:
                     return
 
     def _print_once(self) -> None:
-        entries = self.ledger.entries(self.job, after=self.last)
+        entries = self.ledger.entries(self.job, after=self.state.last)
         changes = deque(self.live.take_stage_changes())
         for entry in entries:
             while changes and changes[0].at <= entry.at:
                 self._print_stage(changes.popleft())
-            self._note(entry)
-            line = log_line(entry, self.terms, self.log_format)
+            self.state.add(entry)
+            line = log_line(entry, self.state.terms, self.log_format)
             if line is not None:
                 print(line, flush=True)
         for change in changes:
@@ -229,11 +229,6 @@ class Narrator:
 
     def _print_stage(self, change: StageChange | RoundWaits) -> None:
         print(stage_line(self.job, change, self.log_format), flush=True)
-
-    def _note(self, entry: Entry) -> None:
-        self.last = entry.sequence
-        if entry.kind == "offer":
-            self.terms = offer_from(entry.document).job
 
 
 def tell(log_format: str, event: str, job: str, sentence: str) -> None:

@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
+from truthfl.amounts import amount_text
 from truthfl.cli.contracts import CustomContract
 from truthfl.cli.output import console, print_json, table
 from truthfl.console.metrics import metrics_text
@@ -20,7 +21,6 @@ from truthfl.errors import InputError
 from truthfl.federation.operator.job_status import JobStatus, ParticipantStatus
 from truthfl.federation.operator.job_watch import job_watch
 from truthfl.federation.operator.row_words import waits_words
-from truthfl.ledger.evidence import amount_text
 from truthfl.texts import plain
 
 ROWS_SHOWN, REASONS_SHOWN, LONGEST_NAME, LONGEST_REASON = 40, 5, 24, 200

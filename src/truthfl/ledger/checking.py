@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
+from truthfl.amounts import minor_money
 from truthfl.contracts.registry import require_named
 from truthfl.ledger.canonical import Document, canonical_bytes, commitment, digest
 from truthfl.ledger.command_rows import admission_faults, command_faults, end_faults
 from truthfl.ledger.documents import answer_fault, final_fault, offer_fault
 from truthfl.ledger.entry import KINDS, Entry, Fault, broken_link, fault_at, is_row_signed, job_row_key
-from truthfl.ledger.evidence import level_shifts, minor_money, passes
+from truthfl.ledger.evidence import level_shifts, passes
 from truthfl.ledger.held_models import hold_faults
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.payments import payment_fault

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from truthfl.coded_text import coded, english
+from truthfl.coded_text import coded, untranslated
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.commands import END, REFUSE, REMOVE, REMOVED, command_fault
@@ -155,7 +155,7 @@ def commands_fault(document: Document, offer: Offer) -> str | None:
     for one in commands.values():
         fault = command_fault(one, offer.job.name, offer.job.operator_key)
         if fault is not None:
-            return coded("fault.command", "a command in it does not hold: {fault}", fault=english(fault))
+            return coded("fault.command", "a command in it does not hold: {fault}", fault=untranslated(fault))
         kinds.append(one["document"]["kind"])
         if (
             kinds[-1] not in (END, REMOVE, REFUSE)

@@ -22,7 +22,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from truthfl.page.catalogue import ENGLISH, english
+from truthfl.page.catalogue import ENGLISH, in_english
 from truthfl.page.catalogue import Message as Sentence
 from truthfl.page.files import localized_file
 
@@ -262,7 +262,7 @@ class Guard:
             return JSONResponse({"error": "This did not come from the page; load it again."}, 403)
         length = headers.get("content-length", "")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-            return JSONResponse({"error": english(TOO_MUCH), "message": asdict(TOO_MUCH)}, 413)
+            return JSONResponse({"error": in_english(TOO_MUCH), "message": asdict(TOO_MUCH)}, 413)
         return None
 
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from truthfl.coded_text import CodedText, coded, english, sentence_of
+from truthfl.coded_text import CodedText, coded, sentence_of, untranslated
 from truthfl.errors import TruthflError
 from truthfl.home import participant_folder
 from truthfl.ledger.canonical import digest
@@ -290,7 +290,7 @@ def error_sentence(error: BaseException) -> str:
     if isinstance(error, TruthflError):
         sentence = sentence_of(error)
         return sentence if len(sentence) <= LONGEST_MESSAGE else text
-    return coded("error.form", "it does not have the form it should ({error}).", error=english(text))
+    return coded("error.form", "it does not have the form it should ({error}).", error=untranslated(text))
 
 
 def documents_summary(home: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from PIL import Image
 
-from truthfl.coded_text import coded, decimal, english
+from truthfl.coded_text import coded, decimal, untranslated
 from truthfl.samples.sample import (
     BMP,
     GIF,
@@ -420,5 +420,5 @@ def _broken(name: str) -> Iterator[None]:
         text = str(error).strip().splitlines()
         first = text[0].rstrip(".") if text and text[0] else type(error).__name__
         raise UnreadableError(
-            coded("unreadable.broken", "{name} is broken: {error}.", name=name, error=english(first))
+            coded("unreadable.broken", "{name} is broken: {error}.", name=name, error=untranslated(first))
         ) from None

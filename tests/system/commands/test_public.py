@@ -35,7 +35,7 @@ ASKED_FOR = [
     "is_individually_rational",
 ]
 
-FOR_ALL = {"certificates", "coded_text", "custom_code", "errors", "files", "instructions", "texts"}
+FOR_ALL = {"amounts", "certificates", "coded_text", "custom_code", "errors", "files", "instructions", "texts"}
 MAY_IMPORT = {
     "contracts": {"learning"},
     "flower_patches": set(),

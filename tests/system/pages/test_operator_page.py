@@ -16,6 +16,7 @@ from helpers.commanded_jobs import PATIENCE, ConsoleJob, give, wait_for
 from helpers.commands import within
 from helpers.databases import KEY, opening, raw
 from helpers.small_jobs import known_plans  # noqa: F401
+from truthfl.amounts import amount_text
 from truthfl.console.application import open_operator_page
 from truthfl.federation.operator.approval import ask_by_file
 from truthfl.federation.operator.job_watch import job_watch
@@ -24,7 +25,6 @@ from truthfl.files import write_file
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commands import read_time
-from truthfl.ledger.evidence import amount_text
 
 NOTICED = 3.0  # seconds in which a dead server must be noticed
 OVER = "#stages li.now >> text=over"

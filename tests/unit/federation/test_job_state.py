@@ -25,7 +25,7 @@ from truthfl.home.node_state import (
 from truthfl.home.record import RoundRecord, last_round, open_rounds, rounds_of
 from truthfl.job.sections import ServerSettings
 from truthfl.ledger.terms import job_terms_from, offer_from
-from truthfl.page.catalogue import Message, english
+from truthfl.page.catalogue import Message, in_english
 from truthfl.page.documents import documents_summary, offer_view, receipt_view, worth_view
 from truthfl.page.job_state import is_soon
 from truthfl.page.offer import pay_summary, spread
@@ -252,7 +252,7 @@ def test_how_money_comes_is_in_the_signed_terms_if_the_operator_says_it(ada):
 
 
 def reasons(home):
-    return [english(Message(one["key"], one["values"])) for one in receipt_view(home)["why_nothing"]]
+    return [in_english(Message(one["key"], one["values"])) for one in receipt_view(home)["why_nothing"]]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from truthfl.federation.protocol.messages import model_digest
 from truthfl.home import participant_folder
 from truthfl.learning.privacy_promise import NoisySteps, epsilon
 from truthfl.ledger.signing import new_key
-from truthfl.page.catalogue import english
+from truthfl.page.catalogue import in_english
 from truthfl.page.offer import noise_words, privacy_view, promised_to, what_leaves
 
 PLAIN = {"kind": "softmax", "penalty": 0.001, "filters": 8}
@@ -31,11 +31,11 @@ def test_an_offer_without_noise_promises_nothing():
     view = privacy_view(offer)
     assert view["noise"] is None
     assert view["noise_words"]["key"] == "privacy.no_noise"
-    assert "nothing is promised" in english(noise_words(offer, None))
-    assert "The operator sees each by itself" in english(what_leaves(offer)[-1])
+    assert "nothing is promised" in in_english(noise_words(offer, None))
+    assert "The operator sees each by itself" in in_english(what_leaves(offer)[-1])
     clipped = _offer(model=PLAIN | {"clip": 1.0})
     assert privacy_view(clipped)["noise"]["epsilon"] is None
-    assert "No noise is added" in english(noise_words(clipped, promised_to(clipped)))
+    assert "No noise is added" in in_english(noise_words(clipped, promised_to(clipped)))
 
 
 def test_an_offer_with_noise_tells_its_epsilon():
@@ -43,10 +43,10 @@ def test_an_offer_with_noise_tells_its_epsilon():
     promised = promised_to(offer)
     steps = NoisySteps(offer.job.rounds, offer.client.batch_size / offer.client.samples, 2.0)
     assert promised.epsilon == epsilon([steps])
-    assert f"e^{promised.epsilon:.1f}" in english(noise_words(offer, promised))
+    assert f"e^{promised.epsilon:.1f}" in in_english(noise_words(offer, promised))
     weak = replace(promised, epsilon=30.0)
-    assert "weak promise" in english(noise_words(offer, weak))
-    assert "nothing is promised" in english(noise_words(offer, replace(promised, epsilon=math.inf)))
+    assert "weak promise" in in_english(noise_words(offer, weak))
+    assert "nothing is promised" in in_english(noise_words(offer, replace(promised, epsilon=math.inf)))
 
 
 def test_an_audition_counts_and_is_told():
@@ -54,8 +54,8 @@ def test_an_audition_counts_and_is_told():
     offer = _offer(model=NOISY)
     auditioned = replace(offer, job=replace(offer.job, recipe=recipe))
     assert promised_to(auditioned).epsilon > promised_to(offer).epsilon
-    assert any("trains alone" in sentence for sentence in map(english, what_leaves(auditioned)))
-    assert not any("trains alone" in sentence for sentence in map(english, what_leaves(offer)))
+    assert any("trains alone" in sentence for sentence in map(in_english, what_leaves(auditioned)))
+    assert not any("trains alone" in sentence for sentence in map(in_english, what_leaves(offer)))
 
 
 @pytest.mark.parametrize(("name", "noun"), [("tables", "rows"), ("texts", "texts"), ("Mine", "rows")])
@@ -65,7 +65,7 @@ def test_samples_are_called_what_they_are(name, noun):
     for model in (PLAIN, NOISY, PLAIN | {"clip": 1.0}):
         offer = _offer(model=model, task=task, image_shape=(3,))
         offer = replace(offer, job=replace(offer.job, recipe=recipe))
-        words = " ".join(map(english, [*what_leaves(offer), noise_words(offer, promised_to(offer))]))
+        words = " ".join(map(in_english, [*what_leaves(offer), noise_words(offer, promised_to(offer))]))
         assert f"how many {noun} you have, and" in words
         assert "picture" not in words
 
@@ -73,8 +73,8 @@ def test_samples_are_called_what_they_are(name, noun):
 def test_masked_reports_are_told_as_such():
     offer = _offer(model=PLAIN)
     masked = replace(offer, job=replace(offer.job, masked=True))
-    assert "It is masked" in english(what_leaves(masked)[-1])
-    assert "if half of the others, and at least two, helped it" in english(what_leaves(masked)[-1])
+    assert "It is masked" in in_english(what_leaves(masked)[-1])
+    assert "if half of the others, and at least two, helped it" in in_english(what_leaves(masked)[-1])
 
 
 def test_the_secret_is_kept_and_the_participants_alone(tmp_path):

@@ -18,7 +18,7 @@ from truthfl.page.catalogue import (
     MessageError,
     amount_of,
     chosen_language,
-    english,
+    in_english,
     languages,
     rounded,
     strings,
@@ -164,10 +164,10 @@ def test_the_browser_chooses_the_language(header, language):
 
 
 def test_messages_are_written_with_numbers_money_and_plurals():
-    assert english(Message("count.row", {"count": 1})) == "1 row"
-    assert english(Message("count.row", {"count": 1200})) == "1,200 rows"
-    assert english(Message("offer.pay_at_most", {"pay": amount_of(12.5, 100, "EUR")})) == "at most 12.50 EUR"
-    assert english(Message("offer.pay_at_loss", {"loss": rounded(0.5, 4)})) == "at a loss of 0.5000"
+    assert in_english(Message("count.row", {"count": 1})) == "1 row"
+    assert in_english(Message("count.row", {"count": 1200})) == "1,200 rows"
+    assert in_english(Message("offer.pay_at_most", {"pay": amount_of(12.5, 100, "EUR")})) == "at most 12.50 EUR"
+    assert in_english(Message("offer.pay_at_loss", {"loss": rounded(0.5, 4)})) == "at a loss of 0.5000"
     assert str(MessageError("error.no_sample", number=7, total=6)) == "There is no sample 7; there are 6."
 
 

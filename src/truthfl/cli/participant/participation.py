@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from truthfl.amounts import amount_text, minor_money
 from truthfl.cli.participant.pages import DIGITS, open_in_browser, print_unreadable_samples, tell_phone_page
 from truthfl.errors import FAILED, INTERRUPTED
 from truthfl.federation.deployed.invitations import MeetingPlace
@@ -33,11 +34,10 @@ from truthfl.home import participant_folder
 from truthfl.home.node_state import ConnectionFile
 from truthfl.home.record import late_rounds, report_under_way, unasked_rounds
 from truthfl.learning.tasks.task_choice import TaskChoice, absolute_argument
-from truthfl.ledger.evidence import amount_text, minor_money
 from truthfl.ledger.settlement import was_ended
 from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import Offer, offer_from
-from truthfl.page.catalogue import english
+from truthfl.page.catalogue import in_english
 from truthfl.page.offer import noise_words, pay_deviation, promised_to, sample_noun, what_leaves
 from truthfl.page.receipt_check import own_receipt_fault
 from truthfl.samples.label_store import LABELS_FILE, other_labels, other_labels_in_words
@@ -224,9 +224,11 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     if job.payment_note:
         print(f"How and when you are paid, the operator says: {plain(job.payment_note)}")
     print(
-        f"Your {noun}s and labels stay on this machine. What leaves it:", *map(english, what_leaves(offer)), sep="\n- "
+        f"Your {noun}s and labels stay on this machine. What leaves it:",
+        *map(in_english, what_leaves(offer)),
+        sep="\n- ",
     )
-    print(english(noise_words(offer, promised_to(offer))), flush=True)
+    print(in_english(noise_words(offer, promised_to(offer))), flush=True)
     if job.picture_fit:
         height, width, *_ = job.image_shape
         print(

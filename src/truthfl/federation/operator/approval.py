@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from truthfl.amounts import decimal_places
 from truthfl.contracts.payoff import PlanEconomics, WarnFactors, plan_economics
 from truthfl.files import write_file
 from truthfl.job import ServerSettings
 from truthfl.ledger.canonical import canonical_bytes, digest, read_document
-from truthfl.ledger.evidence import decimal_places
 from truthfl.ledger.job_state import OfferNumbers, numbers_of
 from truthfl.ledger.terms import Agreement
 

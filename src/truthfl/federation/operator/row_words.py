@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from truthfl.amounts import amount_text, minor_money
 from truthfl.federation.operator.live_status import RoundWaits
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.evidence import amount_text, minor_money
 from truthfl.ledger.held_models import known_model
 from truthfl.ledger.job_state import UNREADABLE
 from truthfl.ledger.terms import JobTerms, offer_from

@@ -16,7 +16,7 @@ from typing import Any
 
 from flwr.app import Message
 
-from truthfl.coded_text import coded, english
+from truthfl.coded_text import coded, untranslated
 from truthfl.contracts.planning import WORTH_LESS
 from truthfl.errors import InputError
 from truthfl.federation.operator.approval import NOT_APPROVED, Approve, PlanSummary, approve_all, summary_of
@@ -241,7 +241,7 @@ def left_out_of(plan: Mapping[str, Any]) -> dict[str, str]:
 def _tell_left_out(roster: Roster, left_out: Mapping[str, str]) -> None:
     for reason in dict.fromkeys(left_out.values()):
         names = [name for name, own in left_out.items() if own == reason]
-        why = WORTH_LESS if reason == WORTH_LESS else english(reason)
+        why = WORTH_LESS if reason == WORTH_LESS else untranslated(reason)
         sentence = coded("news.left_out", "You are not asked this time: {reason}.", reason=why)
         roster.tell(_connected_nodes(roster, names), sentence, over=True)
 
