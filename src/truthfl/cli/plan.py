@@ -32,7 +32,6 @@ from truthfl.contracts.planning import Plan, plan_worth
 from truthfl.contracts.setting import Training
 from truthfl.errors import InputError
 from truthfl.job import ServerSettings
-from truthfl.job.jobs import prices_of
 
 if TYPE_CHECKING:
     from truthfl.adversary.pilot_lies import PilotLie
@@ -126,7 +125,7 @@ def _economics(
         own_worth=own,
         worth=all_work,
         untrained_loss=None if worth is None else worth.untrained_loss,
-        factors=server.warn_factors,
+        factors=server,
     )
 
 
@@ -140,12 +139,13 @@ def shown_constants(job: ConstantsJob) -> Shown:
         training,
         model,
         contract,
-        prices_of(server),
+        server,
         server.loss_variance,
         basis=f"{server.bound} bound",
         cost=honest_cost(job.clients, training, contract.batch_size),
         worth=worth,
         worth_error=np.zeros_like(worth),
+        cost_distribution=server.distribution,
     )
     all_work = float(worth.sum())  # the bound is a sum over clients
     sums = _economics(report, contract, report.expected_loss, None, all_work, worth, server)
