@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.auditions import NUMBERS, curve, inputs, measurement
-from truthfl import Clients, InfeasibleError, InputError, LossModel, Observation, PlanInputs, Training
+from truthfl import Clients, InfeasibleError, InputError, LossModel, Observation, PlanInputs, Prices, Training
 from truthfl.contracts.audition.labels import best_labels, taking_part
 from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
@@ -322,7 +322,7 @@ MODEL = LossModel(constant=0.1, sampling=[1.0] * 3, labeling=[1.0] * 3, reportin
 
 def test_a_job_without_data_cannot_be_planned_with_it():
     with pytest.raises(InputError, match="is planned on pilot data"):
-        Audition.plan(PlanInputs(inputs(3).clients, MODEL, Training(100), 1.0))
+        Audition.plan(PlanInputs(inputs(3).clients, MODEL, Training(100), Prices()))
 
 
 def test_a_majority_that_does_not_label_does_not_pass():

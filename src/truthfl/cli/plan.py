@@ -31,7 +31,6 @@ from truthfl.contracts.setting import Training
 from truthfl.errors import InputError
 from truthfl.files import require_writable
 from truthfl.job import ConstantsJob, DataJob, ServerSettings, read_job
-from truthfl.job.jobs import prices_of
 from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.privacy_promise import PromisedPrivacy, promised_privacy
 from truthfl.studies.cluster.workers import can_be_planned_elsewhere, planned_by
@@ -124,7 +123,7 @@ def _economics(
         own_worth=own,
         worth=all_work,
         untrained_loss=None if worth is None else worth.untrained_loss,
-        factors=server.warn_factors,
+        factors=server,
     )
 
 
@@ -138,12 +137,13 @@ def shown_constants(job: ConstantsJob) -> Shown:
         training,
         model,
         contract,
-        prices_of(server),
+        server,
         server.loss_variance,
         basis=f"{server.bound} bound",
         cost=honest_cost(job.clients, training, contract.batch_size),
         worth=worth,
         worth_error=np.zeros_like(worth),
+        cost_distribution=server.distribution,
     )
     all_work = float(worth.sum())  # the bound is a sum over clients
     sums = _economics(report, contract, report.expected_loss, None, all_work, worth, server)

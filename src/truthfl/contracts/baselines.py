@@ -58,7 +58,7 @@ class FlatPay(Contract):
     def plan(cls, inputs: PlanInputs) -> FlatPay:
         batches = inputs.best_batch_sizes()
         bare = flat_pay(inputs.clients, inputs.loss_model, inputs.training, batches)
-        return FlatPay(batches, bare.amount + inputs.margin)
+        return FlatPay(batches, bare.amount + inputs.prices.margin)
 
     def pay(self, observation: Observation) -> FloatArray:
         shape = np.broadcast(np.asarray(observation.test_loss), self.amount).shape

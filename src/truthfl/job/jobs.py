@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.contracts.contract import Contract, CostDistribution, People, PlanInputs, Prices, require_sound
+from truthfl.contracts.contract import Contract, People, PlanInputs, require_sound
 from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.planning import PilotSide, Plan, make_plan
 from truthfl.contracts.setting import Clients, Constants, Training
@@ -24,7 +24,6 @@ from truthfl.job.sections import (
     PrivacySettings,
     ServerSettings,
     contract_named,
-    cost_distribution,
     cost_range,
     require_sizes,
 )
@@ -70,10 +69,8 @@ class ConstantsJob:
             self.clients,
             model,
             self.training,
-            server.loss_value,
-            budget=server.budget,
-            margin=server.margin,
-            cost_distribution=_distribution(server),
+            server,
+            cost_distribution=server.distribution,
         )
         planned = self.contract.mechanism.plan(inputs)
         require_sound(planned, self.clients, model.truthful_loss(planned.batch_size))
@@ -203,28 +200,9 @@ class DataJob:
             side.pilot.participation,
             clients.name,
             None if clients.stated is None else np.array(clients.stated),
+            self.server.distribution,
         )
-        return make_plan(
-            self.contract.mechanism, PilotSide(side, self.tune_step, design), people, prices_of(self.server)
-        )
-
-
-def prices_of(server: ServerSettings) -> Prices:
-    """What the operator is ready to pay, according to [server]."""
-    return Prices(
-        server.loss_value,
-        server.budget,
-        server.budget_bounds,
-        server.margin,
-        server.confidence,
-        server.most_pay,
-        server.test_samples,
-        _distribution(server),
-    )
-
-
-def _distribution(server: ServerSettings) -> CostDistribution | None:
-    return None if server.cost_distribution is None else cost_distribution(server.cost_distribution)
+        return make_plan(self.contract.mechanism, PilotSide(side, self.tune_step, design), people, self.server)
 
 
 def _require_screening(server: ServerSettings, contract: ContractChoice, clients: Clients | Participants) -> None:

@@ -25,6 +25,7 @@ from truthfl import (
     LossModel,
     Observation,
     PlanInputs,
+    Prices,
     SoloResult,
     Training,
     find_mechanism,
@@ -506,7 +507,7 @@ def test_every_registered_mechanism_keeps_the_interface(kind):
     if kind == "audition":
         made = plan_audition(AuditionInputs(CLIENTS, audition_measurement(len(CLIENTS)), Training(10), 1000.0)).contract
     else:
-        made = find_mechanism(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), 1000.0))
+        made = find_mechanism(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), Prices(1000.0)))
     claims = {"claimed_batch_size": 20.0, "contribution": Contribution(0.1, 0.5)}
     seen = Observation(0.4, delivered=3, asked=4, **claims)
     together = made.pay(seen)

@@ -223,11 +223,8 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     )
     if job.payment_note:
         print(f"How and when you are paid, the operator says: {plain(job.payment_note)}")
-    print(
-        f"Your {noun}s and labels stay on this machine. What leaves it:",
-        *map(in_english, what_leaves(offer)),
-        sep="\n- ",
-    )
+    leaves = map(in_english, what_leaves(offer))
+    print(f"Your {noun}s and labels stay on this machine. What leaves it:", *leaves, sep="\n- ")
     print(in_english(noise_words(offer, promised_to(offer))), flush=True)
     if job.picture_fit:
         height, width, *_ = job.image_shape

@@ -221,10 +221,10 @@ def plan_lceme(inputs: PlanInputs) -> LCEME:
     batches = inputs.best_batch_sizes()
     error = inputs.loss_error(batches)
     contract = _with_margin(inputs, batches, error)
-    if inputs.budget is None:
+    if inputs.prices.budget is None:
         return contract
     for _ in range(TRIES):
-        if expected_total(inputs, contract) <= inputs.budget * (1.0 + ROUNDING):
+        if expected_total(inputs, contract) <= inputs.prices.budget * (1.0 + ROUNDING):
             return contract
         batches = _affordable(inputs, error)
         measured = inputs.loss_error(batches)
@@ -245,14 +245,14 @@ def _with_margin(inputs: PlanInputs, batches: FloatArray, error: float) -> LCEME
         inputs.training,
         batches,
         error,
-        confidence=inputs.confidence,
-        more=inputs.margin,
+        confidence=inputs.prices.confidence,
+        more=inputs.prices.margin,
     )
 
 
 def _affordable(inputs: PlanInputs, error: float) -> FloatArray:
     """The best batches whose pay, with margins for this error, is within the budget."""
-    clients, model, training, budget = inputs.clients, inputs.loss_model, inputs.training, inputs.budget
+    clients, model, training, budget = inputs.clients, inputs.loss_model, inputs.training, inputs.prices.budget
     assert budget is not None
     floor = labeling_floor(clients, model, training) * (1.0 - ROUNDING)
     lowest = np.maximum(np.ceil(floor), 1.0)
@@ -261,14 +261,14 @@ def _affordable(inputs: PlanInputs, error: float) -> FloatArray:
         raise _too_dear(inputs, contract)
     low = (
         float(clients.labeling_cost.sum())
-        + len(clients) * inputs.margin
+        + len(clients) * inputs.prices.margin
         + inner(batch_price(clients, training), lowest)
     )
     best, high = lowest, budget
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0
         batches = optimal_batch_sizes(
-            clients, model, training, loss_value=inputs.loss_value, budget=middle, margin=inputs.margin
+            clients, model, training, loss_value=inputs.prices.loss_value, budget=middle, margin=inputs.prices.margin
         ).astype(float)
         if expected_total(inputs, _with_margin(inputs, batches, error)) <= budget:
             best, low = batches, middle
@@ -278,10 +278,11 @@ def _affordable(inputs: PlanInputs, error: float) -> FloatArray:
 
 
 def _too_dear(inputs: PlanInputs, contract: LCEME) -> InfeasibleError:
-    assert inputs.budget is not None
+    budget, confidence = inputs.prices.budget, inputs.prices.confidence
+    assert budget is not None
     total = expected_total(inputs, contract)
     return InfeasibleError(
-        f"budget is {inputs.budget:g}; with margins for a confidence of {inputs.confidence:g}, even small batches are "
-        f"paid {total:.12g}, {total - inputs.budget:g} more: raise the budget to {rounded_up(total):.10g}, lower the "
-        "confidence, or leave clients out."
+        f"budget is {budget:g}; with margins for a confidence of {confidence:g}, even small batches are paid "
+        f"{total:.12g}, {total - budget:g} more: raise the budget to {rounded_up(total):.10g}, lower the confidence, "
+        "or leave clients out."
     )
