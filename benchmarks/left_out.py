@@ -38,18 +38,18 @@ def likeness(one, other):
     return float(np.corrcoef(one, other)[0, 1])
 
 
-def measure(with_her, without, repeats):
+def measure(with_person, without, repeats):
     """The mean correlations of the difference with the first report, and with the mean of all reports."""
     data = small_digits()
     model = SoftmaxRegression(data.images[0].size, 10, 1e-3)
     start, found = model.init(0), []
-    her_mean = changes(model, data, start, 0, MANY, 0).mean(axis=0)
+    own_mean = changes(model, data, start, 0, MANY, 0).mean(axis=0)
     for repeat in range(1, repeats + 1):
-        rounds = with_her + without
+        rounds = with_person + without
         own = [changes(model, data, start, person, rounds, repeat * PEOPLE + person) for person in range(PEOPLE)]
         others = np.sum(own[1:], axis=0)
-        difference = (own[0] + others)[:with_her].mean(axis=0) - others[with_her:].mean(axis=0)
-        found.append((likeness(difference, own[0][0]), likeness(difference, her_mean)))
+        difference = (own[0] + others)[:with_person].mean(axis=0) - others[with_person:].mean(axis=0)
+        found.append((likeness(difference, own[0][0]), likeness(difference, own_mean)))
     return np.mean(found, axis=0)
 
 
@@ -58,9 +58,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     options = parser.parse_args()
     print(f"{'sums':<10}{'report':>8}{'mean':>8}")
-    for with_her, without in SUMS:
-        report, mean = measure(with_her, without, options.repeats)
-        print(f"{f'{with_her} + {without}':<10}{report:>8.2f}{mean:>8.2f}")
+    for with_person, without in SUMS:
+        report, mean = measure(with_person, without, options.repeats)
+        print(f"{f'{with_person} + {without}':<10}{report:>8.2f}{mean:>8.2f}")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from truthfl.errors import InputError
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
 
-JOB = """
+SMALL_JOB = """
 [data]
 source = "digits"
 pilot_samples = 600
@@ -32,8 +32,7 @@ test_samples = 400
 kind = "softmax"
 
 [training]
-rounds = 120
-step_size = 0.5
+rounds = 30
 
 [server]
 loss_value = 4000.0
@@ -49,6 +48,7 @@ labeling_cost = [120, 120, 150, 90]
 sample_cost = 0.05
 behaviour = ["truthful", "free rider", "truthful", "small batch"]
 """
+JOB = SMALL_JOB.replace("rounds = 30", "rounds = 120\nstep_size = 0.5")
 AUDITION_JOB = (
     JOB.replace('"lceme"', '"audition"')
     .replace("rounds = 120", "rounds = 60")

@@ -95,10 +95,10 @@ def draw_digits(folder, count):
 
 def go_through(browser, folder, name, truth, how):
     """The participant's three pages, in their order."""
-    hers, home = folder / "job" / "participants" / "Ada", folder / name
-    shutil.copytree(hers / "offers", home / "offers")
+    ada, home = folder / "job" / "participants" / "Ada", folder / name
+    shutil.copytree(ada / "offers", home / "offers")
     shots = {}
-    with open_page(home, open_samples(folder / "digits"), (), read_key(hers / "key")) as opened:
+    with open_page(home, open_samples(folder / "digits"), (), read_key(ada / "key")) as opened:
         context = browser.new_context(**how)
         page = context.new_page()
         page.goto(opened.url)
@@ -115,7 +115,7 @@ def go_through(browser, folder, name, truth, how):
         page.wait_for_selector(f"body[data-at='{SHOWN_LABELED}']")
         page.wait_for_timeout(300)
         shots["label"] = shot(page, False)
-        shutil.copytree(hers / "receipts", home / "receipts")
+        shutil.copytree(ada / "receipts", home / "receipts")
         page.click("nav >> text=Receipt")
         page.click("#check")
         page.wait_for_selector("#verdict.good")

@@ -66,9 +66,9 @@ def stolen(made: Federation, attack: str) -> Outcome:
 
 def used_twice(made: Federation, attack: str) -> Outcome:
     """Cleo uses the invitation; then somebody who found the file uses it."""
-    hers = made.folder / f"{attack}.invitation"
+    invitation = made.folder / f"{attack}.invitation"
     code = invitation(made, attack).code
-    made.join_invited(INVITED, hers)
+    made.join_invited(INVITED, invitation)
     made.wait_until(lambda: "connected" in made.log(INVITED))
     said = admitted(made, INVITED, code)
     return outcome(attack, "was used already" in said, f"refused: {said}")

@@ -22,9 +22,9 @@ from truthfl.ledger.signing import new_key, public_line
 
 ATTACKS = {
     "page-without-token": "another user of the operator's machine requests the operator's page",
-    "command-forged": "who can write the ledger adds commands of their own, and an old one of the operator's",
-    "audition-forged": "who can write the ledger adds commitments and passed auditions",
-    "admission-forged": "who can write the ledger adds the admission of their own key",
+    "command-forged": "somebody who can write the ledger adds commands of their own, and an old one of the operator's",
+    "audition-forged": "somebody who can write the ledger adds commitments and passed auditions",
+    "admission-forged": "somebody who can write the ledger adds the admission of their own key",
 }
 PATHS = ("/", "/api/status", "/api/command", "/static/console.js", "/x/api/command", "/?token=", "/x/?token=x")
 SECONDS_TO_READ = 3.0

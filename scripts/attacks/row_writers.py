@@ -132,9 +132,9 @@ def last_number(job: FinishedJob, attack: str) -> Outcome:
 
 
 JUDGES: dict[str, tuple[str, Callable[[FinishedJob, str], Outcome]]] = {
-    "row-payment-confirmed": ("who can write the database marks a payment as confirmed", false_payments),
-    "row-phantom-job": ("who can write the database adds a job of their own, with pay", phantom_job),
-    "row-phantom": ("who can write the database adds a row of a job that nobody began", phantom_row),
-    "row-last-number": ("who can write the database adds rows with the largest number, and with -5", last_number),
-    "row-all-anew": ("who can write the database writes all rows anew, under a key of their own", opened_by_another),
+    "row-payment-confirmed": ("a writer of the database marks a payment as confirmed", false_payments),
+    "row-phantom-job": ("a writer of the database adds a job of their own, with pay", phantom_job),
+    "row-phantom": ("a writer of the database adds a row of a job that nobody began", phantom_row),
+    "row-last-number": ("a writer of the database adds rows with the largest number, and with -5", last_number),
+    "row-all-anew": ("a writer of the database replaces all rows, under a key of their own", opened_by_another),
 }

@@ -70,7 +70,7 @@ def not_taken_in(made: Federation, person: Person) -> Outcome:
     made.wait_until(lambda: made.exit_code(person.name) is not None)
     said = [reason for reason in made.reasons(None) if reason.startswith(REASONS[person.attack])]
     log, code = made.log(person.name), made.exit_code(person.name)
-    told = [line for line in log.splitlines() if "does not take you in" in line]
+    told = [line for line in log.splitlines() if "does not admit you" in line]
     made.make_data(person.name)
     made.join(Person(person.name))
     held = bool(said) and bool(told) and code == 1 and "\x1b" not in log + made.log("serve")

@@ -252,3 +252,13 @@ def _read_public_key(path: Path) -> bytes:
 def _write(path: Path, content: bytes, *, private: bool = False) -> None:
     if not write_file(path, content, private=private, keep_existing=True):
         raise InputError(f"{path} exists already, and is not replaced; name another folder.")
+
+
+def require_loopback(host: str) -> None:
+    """Raise InputError unless only this machine can reach this host."""
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if not local:
+        raise InputError(f"{host} can be reached by others, so it needs TLS; truthfl keys server makes certificates.")

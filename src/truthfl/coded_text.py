@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from truthfl.amounts import number_text
+
 
 class CodedText(str):
     """An English text with a form that can be translated.
@@ -49,7 +51,7 @@ def quoted(words: str) -> CodedText:
     return CodedText(words, {"quoted": words})
 
 
-def english(words: str) -> CodedText:
+def untranslated(words: str) -> CodedText:
     """The form of English words; words without a form have no translation."""
     return words if isinstance(words, CodedText) else CodedText(words, {"english": words})
 
@@ -66,7 +68,7 @@ def amount(words: str, value: float, minor_units: int, currency: str) -> CodedTe
 
 def decimal(value: float, places: int) -> CodedText:
     """A number with this many decimal places."""
-    return CodedText(f"{value:,.{places}f}", {"number": value, "places": places})
+    return CodedText(number_text(value, places), {"number": value, "places": places})
 
 
 def listed(parts: Iterable[str], separator: str = "; ") -> CodedText:

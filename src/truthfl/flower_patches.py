@@ -18,6 +18,7 @@ from functools import cache, reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import flwr
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
@@ -38,7 +39,6 @@ def flower_part(module: str, name: str) -> Any:
 
 def _missing_part(part: str) -> ServiceError:
     """The error for a part that this version of Flower lacks."""
-    import flwr
 
     return ServiceError(
         f"Flower {flwr.__version__} has no {part}; truthfl needs Flower 1.41: pip install 'flwr==1.41.*'."

@@ -18,7 +18,7 @@ from truthfl.contracts.baselines import (
     shapley_drops,
     shapley_share_pay,
 )
-from truthfl.contracts.contract import Contract, Contribution, Evidence, LinearPay, Observation, PlanInputs
+from truthfl.contracts.contract import Contract, Contribution, Evidence, LinearPay, Observation, PlanInputs, Prices
 from truthfl.contracts.deviation import (
     Deviation,
     best_deviation,
@@ -71,6 +71,7 @@ __all__ = [  # noqa: RUF022  (LCEME is a class, no constant)
     "Observation",
     "PayPerClaimedSample",
     "PlanInputs",
+    "Prices",
     "ScreeningMenu",
     "ServiceError",
     "Shapley",

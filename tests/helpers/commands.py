@@ -10,7 +10,6 @@ README, interrupts and many others) show that commands work without this.
 
 from __future__ import annotations
 
-import importlib.util
 import multiprocessing
 import os
 import signal
@@ -20,9 +19,11 @@ import sys
 import tempfile
 import threading
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
+from scripts import kill_and_resume
 
 from truthfl import InputError
 
@@ -65,21 +66,13 @@ def told(call, *arguments, kind=InputError, **options):
     return text
 
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
-
-
-def loaded(name):
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-kill_and_resume = loaded("kill_and_resume")
-
-
+PLANS = "TRUTHFL_TEST_PLANS"  # names the folder of the plans that commands need not make again
 SECONDS = 120
 IMPORTED = [
+    "helpers.small_jobs",
+    "truthfl.cli.join",
+    "truthfl.cli.serve",
+    "truthfl.page.application",
     "truthfl.cli.app",
     "truthfl.cli.run",
     "truthfl.cli.plan",
@@ -102,8 +95,7 @@ def truthfl(*words, cwd=None, timeout=SECONDS):
     with tempfile.TemporaryDirectory() as folder:
         streams = [Path(folder) / name for name in ("out", "error")]
         where = (str(cwd or Path.cwd()), dict(os.environ))
-        process = FORKS.Process(target=_command, args=(words, *map(str, streams), *where))
-        process.start()
+        process = _fork(words, *map(str, streams), *where)
         process.join(timeout)
         if process.exitcode is None:
             process.kill()
@@ -113,21 +105,32 @@ def truthfl(*words, cwd=None, timeout=SECONDS):
         return subprocess.CompletedProcess(words, process.exitcode, out, error)
 
 
-def begun(*words, log, errors=None, cwd=None):
-    """A command that goes on by itself; what it says is written to `log`, errors too unless they have a file."""
-    log.touch()
+def begun(*words, log, errors=None, cwd=None, typed=os.devnull):
+    """A command that goes on by itself; what it says is written to `log`, errors too unless they have a file.
+
+    typed   the path of its standard input; of a terminal, for a command that asks
+    """
+    for file in filter(None, (log, errors)):
+        file.touch()
     streams = str(log), None if errors is None else str(errors)
     words = [str(word) for word in words]
-    process = FORKS.Process(target=_command, args=(words, *streams, str(cwd or Path.cwd()), dict(os.environ)))
-    process.start()
-    return Begun(process)
+    return Begun(_fork(words, *streams, str(cwd or Path.cwd()), dict(os.environ), typed), errors or log)
+
+
+def started_run(job, folder):
+    """`kill_and_resume.start` as a fork."""
+    log, errors = (folder.with_suffix(kind) for kind in (".out", ".errors"))
+    return begun("run", job, "--out", folder, "--json", log=log, errors=errors)
+
+
+kill_and_resume.start = started_run
 
 
 class Begun:
     """A started command, in the form of `subprocess.Popen`."""
 
-    def __init__(self, process):
-        self._process, self.pid = process, process.pid
+    def __init__(self, process, errors):
+        self._process, self._errors, self.pid = process, errors, process.pid
 
     @property
     def returncode(self):
@@ -142,6 +145,11 @@ class Begun:
             raise subprocess.TimeoutExpired(["truthfl"], timeout)
         return self.returncode
 
+    def communicate(self, timeout=None):
+        """Wait for its end; return nothing of standard output, and the errors."""
+        self.wait(timeout)
+        return None, self._errors.read_text(encoding="utf-8")
+
     def send_signal(self, number):
         if self.poll() is None:
             os.kill(self.pid, number)
@@ -150,12 +158,21 @@ class Begun:
         self.send_signal(signal.SIGKILL)
 
 
-def _command(words, out, error, folder, environment):
+def _fork(*arguments):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the first process would not look elsewhere for modules
+        forkserver.ensure_running()
+    process = FORKS.Process(target=_command, args=arguments)
+    process.start()
+    return process
+
+
+def _command(words, out, error, folder, environment, typed=os.devnull):
     """error: None for the same file as `out`"""
     from truthfl.cli.entry import main
 
-    flags = os.O_WRONLY | os.O_CREAT
-    where = os.open(os.devnull, os.O_RDONLY), os.open(out, flags), 1 if error is None else os.open(error, flags)
+    read, write = os.O_RDONLY | os.O_NOCTTY, os.O_WRONLY | os.O_CREAT
+    where = os.open(typed, read), os.open(out, write), 1 if error is None else os.open(error, write)
     for number, opened in enumerate(where):
         os.dup2(opened, number)
         if opened > 2:
@@ -167,4 +184,8 @@ def _command(words, out, error, folder, environment):
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["truthfl", *words]
+    if PLANS in environment:
+        from helpers.small_jobs import remember_plans
+
+        remember_plans(Path(environment[PLANS]))
     main()

@@ -1,7 +1,7 @@
 """Jobs on data that take a second or two; plans and searches that are made once; small trainings.
 
-A module that imports `known_plans` has the plans and searches of all the session's workers. Their exact inputs are the
-key, so none is mistaken for another; nobody changes the results.
+A module that imports `known_plans` has the plans and searches of all the session's workers, also in the commands of
+`helpers.commands`. Their exact inputs are the key, so none is mistaken for another; nobody changes the results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from types import CodeType, FunctionType
 
 import numpy as np
 import pytest
+from scripts.kill_and_resume import SMALL_JOB
 
+from helpers.commands import PLANS
 from helpers.databases import KEY
 from helpers.shared import built_folder, shared_folder, shared_value
 from truthfl import Training
@@ -31,33 +33,6 @@ from truthfl.learning.people.behaviours import BEHAVIOURS
 from truthfl.learning.people.profile import Profile
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.ledger.signing import write_key
-
-SMALL_JOB = """
-[data]
-source = "digits"
-pilot_samples = 600
-test_samples = 400
-
-[model]
-kind = "softmax"
-
-[training]
-rounds = 30
-
-[server]
-loss_value = 4000.0
-test_samples = 2000
-
-[contract]
-kind = "lceme"
-
-[clients]
-name = ["Ada", "Ben", "Cleo", "Dora"]
-dataset_size = [120, 120, 150, 90]
-labeling_cost = [120, 120, 150, 90]
-sample_cost = 0.05
-behaviour = ["truthful", "free rider", "truthful", "small batch"]
-"""
 
 TEN_CLIENTS = """
 [data]
@@ -126,15 +101,22 @@ KNOWN = {}
 def known_plans(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         shared = shared_folder(tmp_path_factory)
-        patch.setattr(jobs, "make_plan", made_once(make_plan, shared))
-        patch.setattr(planned_offers, "search_on_pilot", made_once(search_on_pilot, shared))
+        patch.setenv(PLANS, str(shared))
+        remember_plans(shared, patch.setattr)
         yield
+
+
+def remember_plans(shared, put=setattr):
+    """Have plans and searches made once; they are kept in this folder."""
+    put(jobs, "make_plan", made_once(make_plan, shared))
+    put(planned_offers, "search_on_pilot", made_once(search_on_pilot, shared))
 
 
 @contextmanager
 def plans_made_anew():
     """In this context, plans are always made, even if they are known."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(PLANS, raising=False)
         patch.setattr(jobs, "make_plan", make_plan)
         patch.setattr(planned_offers, "search_on_pilot", search_on_pilot)
         yield

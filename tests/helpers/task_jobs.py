@@ -10,7 +10,7 @@ from PIL import Image
 from sklearn.datasets import load_wine
 
 from helpers.participants import Ada, draw_pictures
-from truthfl.federation.deployed.node_app import client_app
+from truthfl.federation.deployed.node import client_app
 from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant import node_settings
 from truthfl.federation.participant.node_settings import ACCEPT_ALL, Settings

@@ -22,7 +22,7 @@ from truthfl import (
     pay_on_model,
 )
 from truthfl.contracts.budget import best_whole_batch, spend_at_most
-from truthfl.contracts.contract import PlanInputs
+from truthfl.contracts.contract import PlanInputs, Prices
 from truthfl.contracts.setting import batch_price
 from truthfl.studies.reproduce.errata import example
 
@@ -224,7 +224,7 @@ def infeasible_federation():
     return clients, paper_bound(clients, training, constants), training
 
 
-def test_who_cannot_be_made_truthful_is_named_with_the_cost_at_which_she_could():
+def test_a_client_who_cannot_be_made_truthful_is_named_with_the_cost_at_which_they_could():
     clients, model, training = infeasible_federation()
     with pytest.raises(InfeasibleError) as caught:
         optimal_batch_sizes(clients, model, training)
@@ -242,7 +242,7 @@ def test_who_cannot_be_made_truthful_is_named_with_the_cost_at_which_she_could()
     assert labeling_floor(at_that_cost, model, training)[1] == pytest.approx(20, rel=1e-3)
 
 
-def test_the_rest_can_go_on_without_her():
+def test_the_rest_can_go_on_without_them():
     clients, _, _training = infeasible_federation()
     stay = clients.without([1, 2])
     assert len(stay) == 1
@@ -295,7 +295,7 @@ def test_the_margin_for_the_losss_error_counts_towards_the_budget(budget):
     clients, training, constants = example()
     model = paper_bound(clients, training, constants)
     inputs = PlanInputs(
-        clients, model, training, 1e6, budget=budget, loss_error=lambda batches: 0.02 + 0.1 / float(batches.mean())
+        clients, model, training, Prices(1e6, budget), loss_error=lambda batches: 0.02 + 0.1 / float(batches.mean())
     )
     contract = LCEME.plan(inputs)
     paid = pay_on_model(contract, model).sum()
@@ -309,11 +309,11 @@ def test_the_margin_for_the_losss_error_counts_towards_the_budget(budget):
 def test_a_budget_below_the_margins_says_what_would_do():
     clients, training, constants = example()
     model = paper_bound(clients, training, constants)
-    inputs = PlanInputs(clients, model, training, 1e6, budget=700.0, loss_error=lambda _: 0.5)
+    inputs = PlanInputs(clients, model, training, Prices(1e6, 700.0), loss_error=lambda _: 0.5)
     with pytest.raises(InfeasibleError, match=r"budget is 700; with margins for a confidence of 0.95") as refused:
         LCEME.plan(inputs)
     enough = float(str(refused.value).split("raise the budget to ")[1].split(",")[0])
-    assert pay_on_model(LCEME.plan(replace(inputs, budget=enough)), model).sum() <= enough * (1 + 1e-9)
+    assert pay_on_model(LCEME.plan(replace(inputs, prices=Prices(1e6, enough))), model).sum() <= enough * (1 + 1e-9)
 
 
 @given(st.floats(1.0, 1e6), st.integers(2, 30))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.auditions import NUMBERS, curve, inputs, measurement
-from truthfl import Clients, InfeasibleError, InputError, LossModel, Observation, PlanInputs, Training
+from truthfl import Clients, InfeasibleError, InputError, LossModel, Observation, PlanInputs, Prices, Training
 from truthfl.contracts.audition.labels import best_labels, taking_part
 from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
@@ -250,11 +250,11 @@ def test_peer_shifts_are_those_of_a_loop_over_clients(excess):
 @given(st.lists(st.floats(-2.5, 2.5), min_size=1, max_size=12), EXCESS, EXCESS)
 @settings(max_examples=300, deadline=None)
 def test_one_model_moves_no_level_beyond_those_next_to_the_middle(others, honest, lie):
-    """Wherever one excess lies: nobody's shift leaves the gap in the middle of the rest, and her own does not move."""
+    """Wherever one excess lies: no shift leaves the gap in the middle of the rest, and the liar's does not move."""
     before, after = (peer_shifts([*others, own]) for own in (honest, lie))
     assert after[-1] == before[-1]
     for i in range(len(others)):
-        rest = sorted([*others[:i], *others[i + 1 :], 0.0])  # without her and without the liar
+        rest = sorted([*others[:i], *others[i + 1 :], 0.0])  # without i and without the liar
         if len(rest) < 2:
             assert after[i] == 0.0
             continue
@@ -322,7 +322,7 @@ MODEL = LossModel(constant=0.1, sampling=[1.0] * 3, labeling=[1.0] * 3, reportin
 
 def test_a_job_without_data_cannot_be_planned_with_it():
     with pytest.raises(InputError, match="is planned on pilot data"):
-        Audition.plan(PlanInputs(inputs(3).clients, MODEL, Training(100), 1.0))
+        Audition.plan(PlanInputs(inputs(3).clients, MODEL, Training(100), Prices()))
 
 
 def test_a_majority_that_does_not_label_does_not_pass():

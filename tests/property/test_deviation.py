@@ -236,7 +236,7 @@ def test_a_loss_model_that_exaggerates_sampling_elicits_too_little_work(federati
     assert found.confirmed
 
 
-def test_a_rule_of_ones_own_is_searched():
+def test_a_custom_rule_is_searched():
     """A mechanism that is studied needs a kind, batch sizes and pay, and nothing else."""
 
     class PayForLowLoss(Contract):

@@ -212,7 +212,7 @@ def other_secret(document):
         ),
     ],
 )
-def test_who_recomputes_all_hashes_is_found_out_by_what_the_rows_say(entries, kind, key, change, named, what):
+def test_somebody_who_recomputes_all_hashes_is_found_out_by_what_the_rows_say(entries, kind, key, change, named, what):
     fault = check(rewritten(entries, kind, key, change))
     assert fault is not None
     assert named in fault.message

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from helpers.mechanisms import decades
 from truthfl import Clients, InputError, LossModel, ScreeningMenu, Training, client_payoff
-from truthfl.contracts.contract import PlanInputs
+from truthfl.contracts.contract import PlanInputs, Prices
 from truthfl.contracts.lceme.contract import LCEME
 from truthfl.contracts.lceme.private_costs import whole_menu
 
@@ -94,19 +94,19 @@ def test_nobody_is_left_below_nothing_and_the_margin_covers_an_error_of_the_loss
 
 CLIENTS = {"weight": [0.5, 0.3, 0.2], "gradient_variance": 1, "labeling_cost": 8, "dataset_size": 500}
 MODEL = LossModel(constant=0.1, sampling=[300, 200, 100], labeling=[5, 5, 5], reporting=[1, 1, 1])
-COSTS = scipy.stats.uniform(0.5, 1.5)
+COSTS, PRICES = scipy.stats.uniform(0.5, 1.5), Prices(60.0)
 
 
 def planned(sample_cost, stated, **more):
     clients = Clients(sample_cost=sample_cost, **CLIENTS)
-    inputs = PlanInputs(clients, MODEL, Training(100), 60.0, cost_distribution=COSTS, stated=np.array(stated), **more)
+    inputs = PlanInputs(clients, MODEL, Training(100), PRICES, cost_distribution=COSTS, stated=np.array(stated), **more)
     return clients, LCEME.plan(inputs)
 
 
-def test_who_states_a_cost_gets_her_item_and_others_the_usual_contract():
+def test_a_client_who_states_a_cost_gets_their_item_and_others_the_usual_contract():
     """Ada's item, pay and rent do not depend on what others do but for the expected loss."""
     clients, contract = planned([1.0, 1.0, 1.0], [True, False, False])
-    _, usual = Clients, LCEME.plan(PlanInputs(clients, MODEL, Training(100), 60.0))
+    _, usual = Clients, LCEME.plan(PlanInputs(clients, MODEL, Training(100), PRICES))
     assert contract.batch_size.tolist()[1:] == usual.batch_size.tolist()[1:]
     assert contract.slope[1:] == pytest.approx(usual.slope[1:])
     payoff = client_payoff(contract, clients, MODEL, Training(100))

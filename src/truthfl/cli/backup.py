@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from sqlalchemy import URL
 
 from truthfl import __version__
+from truthfl.cli.contracts import CustomContract
 from truthfl.errors import InputError, ServiceError
+from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address, lock_folder
+from truthfl.ledger.backup import FOLDER, KEYS, PARTICIPANTS, back_up
+from truthfl.ledger.backup import restore as restore_backup
+from truthfl.ledger.sql.database import read_address, shown_url
 from truthfl.texts import plain
 
 
@@ -21,15 +27,13 @@ def backup(
         str | None, typer.Option(help="The ledger, where it is not ledger.db in the folder or the server's last.")
     ] = None,
 ) -> None:
-    """Back up ledger, checkpoints, models, secrets and keys as of one moment, even while the server runs.
+    """Back up ledger, models, secrets and keys as of one moment, even while the server runs.
 
     Whoever has the file can sign in your name: encrypt it before it leaves the machine. The file has no ledger that is
     in PostgreSQL: for that, end the server and copy the database with pg_dump.
 
     Example: truthfl backup --out served --keys keys backups/monday.tar
     """
-    from truthfl.ledger.backup import FOLDER, KEYS, PARTICIPANTS, back_up
-
     named = {FOLDER: out, KEYS: keys, PARTICIPANTS: participants}
     parts = {part: folder for part, folder in named.items() if folder is not None}
     for folder in parts.values():
@@ -47,8 +51,6 @@ def backup(
 
 def _usual_ledger(out: Path) -> str:
     """The address that the server stored, unless it is an earlier path of this folder's own ledger file."""
-    from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address
-
     usual = out / "ledger.db"
     if usual.exists() or not (out / LEDGER_ADDRESS).exists():
         return str(usual)
@@ -57,11 +59,6 @@ def _usual_ledger(out: Path) -> str:
 
 def _require_no_server_on_postgresql(out: Path, address: str) -> None:
     """Raise InputError if a server runs whose ledger another program copies: the two copies would not match."""
-    from sqlalchemy import URL
-
-    from truthfl.federation.operator.kept_jobs import lock_folder
-    from truthfl.ledger.database import read_address, shown_url
-
     where = read_address(address)
     if not isinstance(where, URL):
         return
@@ -82,17 +79,15 @@ def restore(
     participants: Annotated[
         Path | None, typer.Option(help="The folder for the participants' public keys; it must be new or empty.")
     ] = None,
+    _contract: CustomContract = None,
 ) -> None:
-    """Restore what truthfl backup wrote; the same truthfl serve, with these folders, then goes on from there.
+    """Restore what truthfl backup wrote. The same truthfl serve, with these folders, then goes on from there.
 
     It first checks every file's digest and the ledger's chain, signatures and pay, and overwrites nothing. Rows written
     after the backup are gone; an anchor made after the backup shows that.
 
     Example: truthfl restore backups/monday.tar --out served --keys keys
     """
-    from truthfl.ledger.backup import FOLDER, KEYS, PARTICIPANTS
-    from truthfl.ledger.backup import restore as restore_backup
-
     named = {FOLDER: out, KEYS: keys, PARTICIPANTS: participants}
     manifest = restore_backup(source, {part: folder for part, folder in named.items() if folder is not None})
     print(f"Restored: {len(manifest.files)} files, as they were at {plain(manifest.made)}.")

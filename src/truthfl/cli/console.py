@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from truthfl.cli.contracts import CustomContract
+from truthfl.cli.participant.pages import open_in_browser
 from truthfl.cli.status import DEFAULT_FOLDER, OneJob, OperatorFolder
-
-if TYPE_CHECKING:
-    from truthfl.ledger.signing import PrivateKey
+from truthfl.console.application import open_operator_page
+from truthfl.federation.operator.job_watch import ledger_address_of
+from truthfl.federation.operator.live_status import read_serving
+from truthfl.ledger.signing import PrivateKey, read_key
 
 
 def console(
@@ -20,21 +23,19 @@ def console(
         Path | None,
         typer.Option(help="The operator's private key, which signs commands; the file operator in the folder."),
     ] = None,
+    _contract: CustomContract = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
 ) -> None:
-    """Watch and steer a job in a page in your own browser: who is there, the loss so far, money, pause, end, remove.
+    """Watch and steer a job in a page in your own browser.
 
-    It works while the job's server runs in another process, and after the job is over. Whoever has the page's address
+    The page shows who is there, the loss so far and money; you can pause and end the job, and remove participants. It
+    works while the job's server runs in another process, and after the job is over. Whoever has the page's address
     acts with the operator's key. The address works on this machine only and is new each time. Without a key, the page
     only shows the job.
 
     Example: truthfl console --out served --key keys/operator
     """
-    from truthfl.cli.label import open_in_browser
-    from truthfl.console.application import open_operator_page
-    from truthfl.federation.operator.job_watch import ledger_address_of
-
     ledger_address_of(out)  # an error if this is not an operator's folder
     with open_operator_page(out, None, job, _key(out, key), port) as opened:
         print(f"The page, for this machine alone: {opened.url}")
@@ -49,9 +50,6 @@ def console(
 
 def _key(folder: Path, option: Path | None) -> PrivateKey | None:
     """The named key, the key that the job was served with, or the one in the folder; None if there is none."""
-    from truthfl.federation.operator.live_status import read_serving
-    from truthfl.ledger.signing import read_key
-
     if option is not None:
         return read_key(option)
     serving = read_serving(folder)

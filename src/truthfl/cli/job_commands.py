@@ -10,17 +10,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from truthfl.amounts import amount_text
 from truthfl.cli.ledger import sentence_for_malformed_rows
+from truthfl.cli.output import console, table
 from truthfl.errors import InputError
-
-if TYPE_CHECKING:
-    from truthfl.federation.operator.live_status import LiveStatus
-    from truthfl.ledger.commands import Command
-    from truthfl.ledger.job_view import JobView
+from truthfl.federation.operator.approval import PlanSummary, shown_plan
+from truthfl.federation.operator.commands import clock_time, command_fields, commanded_state, user_name, write_command
+from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address
+from truthfl.federation.operator.live_status import APPROVING, LiveStatus, read_live_status, read_serving
+from truthfl.ledger.book import open_for_reading, open_ledger
+from truthfl.ledger.canonical import digest
+from truthfl.ledger.commands import (
+    ACCEPT,
+    APPROVE,
+    DISAPPROVE,
+    END,
+    EXTEND,
+    PAUSE,
+    REFUSE,
+    REMOVE,
+    RESUME,
+    Command,
+    read_command,
+    read_time,
+)
+from truthfl.ledger.job_view import JobView, select_job
+from truthfl.ledger.signing import read_key
 
 Out = Annotated[Path, typer.Option(help="The operator's folder, as in truthfl serve.")]
 Key = Annotated[
@@ -45,14 +64,12 @@ class Given:
 
 
 def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None, job: Job = None) -> None:
-    """Pause a job: until truthfl resume, nobody is asked for anything, and deadlines stand still.
+    """Pause a job: until truthfl resume, nobody is asked and deadlines stand still.
 
     A round that has begun is finished first.
 
     Example: truthfl pause --out served --why "the power goes off at noon"
     """
-    from truthfl.ledger.commands import PAUSE
-
     _do(PAUSE, out, key, job, who, why).say("paused; truthfl resume lets it go on.")
 
 
@@ -61,8 +78,6 @@ def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = No
 
     Example: truthfl resume --out served
     """
-    from truthfl.ledger.commands import RESUME
-
     _do(RESUME, out, key, job, who, why).say("resumed.")
 
 
@@ -74,8 +89,6 @@ def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None,
 
     Example: truthfl end --out served --why "the model is good enough"
     """
-    from truthfl.ledger.commands import END
-
     given = _do(END, out, key, job, who, why)
     given.say(
         "it ends; no further round begins, and what was delivered is paid."
@@ -92,14 +105,12 @@ def remove(
     who: Who = None,
     job: Job = None,
 ) -> None:
-    """Remove a participant: nothing more is asked of them, and the job goes on with the others.
+    """Remove a participant; the job goes on with the others.
 
-    The participant is told, keeps what they earned, and gets a receipt that has this command.
+    Nothing more is asked of them. They are told, keep what they earned, and get a receipt that has this command.
 
     Example: truthfl remove Ben --out served --why "he asked to leave"
     """
-    from truthfl.ledger.commands import REMOVE
-
     _do(REMOVE, out, key, job, who, why, client=name).say(f"nothing more is asked of {name}.")
 
 
@@ -111,14 +122,12 @@ def accept(
     who: Who = None,
     job: Job = None,
 ) -> None:
-    """Accept a solo model that is too good to be paid unseen: it is paid as offered, and takes part.
+    """Accept a solo model that is too good to be paid unseen. It is paid as offered, and takes part.
 
     If you did not decide in time, it took part anyway, and its payment waits for this command.
 
     Example: truthfl accept Ben --out served --why "he is a radiologist"
     """
-    from truthfl.ledger.commands import ACCEPT
-
     _do(ACCEPT, out, key, job, who, why, client=name).say(f"the solo model of {name} is paid as offered.", later="")
 
 
@@ -130,14 +139,12 @@ def refuse(
     who: Who = None,
     job: Job = None,
 ) -> None:
-    """Refuse a solo model that is too good: it is not paid, and takes no part in the joint training.
+    """Refuse a solo model that is too good. It is not paid, and takes no part in the joint training.
 
     The participant is told the reason, and gets a receipt that has this command.
 
     Example: truthfl refuse Ben --out served --why "it is a public model"
     """
-    from truthfl.ledger.commands import REFUSE
-
     _do(REFUSE, out, key, job, who, why, client=name).say(f"the solo model of {name} is not paid.")
 
 
@@ -153,13 +160,10 @@ def extend(
     who: Who = None,
     job: Job = None,
 ) -> None:
-    """Give participants more time to enrol, to answer their offers, to label, or to send their solo models.
+    """Give participants more time to enrol, answer, label or send their solo models.
 
     Example: truthfl extend label --by 30 --out served
     """
-    from truthfl.federation.operator.commands import clock_time
-    from truthfl.ledger.commands import EXTEND, read_time
-
     given = _do(EXTEND, out, key, job, who, why, stage=stage, minutes=minutes, until=until)
     given.say(f"participants have until {clock_time(read_time(given.command.fields['until']))} to {stage}.")
 
@@ -179,13 +183,6 @@ def approve(
 
     Example: truthfl approve --out served
     """
-    from truthfl.cli.serve import print_plan_summary
-    from truthfl.federation.operator.approval import shown_plan
-    from truthfl.federation.operator.commands import commanded_state
-    from truthfl.federation.operator.live_status import APPROVING
-    from truthfl.ledger.canonical import digest
-    from truthfl.ledger.commands import APPROVE, DISAPPROVE
-
     if yes and decline:
         raise InputError("--yes and --decline are both given; one of them will do.")
     nothing = f"no server in {out} waits for approval now; truthfl status says how its job stands."
@@ -211,12 +208,56 @@ def approve(
     )
 
 
+ROWS_SHOWN = 40
+COLUMNS = ["client", "labels", "batch", "cost", "expected pay", "of cost", "most", "worth"]
+
+
+def print_plan_summary(plan: PlanSummary) -> None:
+    """A table of the work and pay offered to each client, and some sentences."""
+    out, count, units = console(), len(plan.offers), plan.minor_units
+    rows = [
+        [
+            offer.client,
+            f"{offer.labels:,}",
+            f"{offer.batch_size:,}",
+            amount_text(offer.cost, units),
+            amount_text(offer.expected_pay, units),
+            f"{offer.expected_pay / offer.cost:.2f}",
+            amount_text(offer.most, units),
+            "–" if offer.worth is None else f"{offer.worth:,.0f}",
+        ]
+        for offer in plan.offers[:ROWS_SHOWN]
+    ]
+    if count > ROWS_SHOWN:
+        rows.append([f"… {count - ROWS_SHOWN} more", *[""] * 7])
+    labels = sum(offer.labels for offer in plan.offers)
+    cost, expected, most = (amount_text(a, units) for a in (plan.total_cost, plan.total_expected, plan.total_most))
+    rows.append(["total", f"{labels:,}", "", cost, expected, f"{plan.total_expected / plan.total_cost:.2f}", most, ""])
+    out.print(table(f"Offers to {count} client{'s' * (count > 1)}, contract {plan.contract}", COLUMNS, rows))
+    for sentence in sentences(plan):
+        out.print(sentence)
+
+
+def sentences(plan: PlanSummary) -> list[str]:
+    """Worth, cost and pay of the work, what can be owed, warnings, and the clients who are not asked."""
+    expected, highest = (amount_text(amount, plan.minor_units) for amount in (plan.total_expected, plan.total_most))
+    most = (
+        f"and never more than {highest}"
+        if plan.has_cap
+        else f"and more if the model is better than expected: this contract has no cap, and would pay "
+        f"{highest} for a loss of 0"
+    )
+    found = [
+        f"Expected pay is {expected} {plan.currency} in all, up to {plan.largest_factor:.2f} times the "
+        f"cost of the work, {most}."
+    ]
+    return found + plan.sentences + [f"Not asked: {name}; {reason}." for name, reason in plan.left_out.items()]
+
+
 def _do(
     kind: str, out: Path, key: Path | None, job: str | None, who: str | None, why: str, **asked: str | float | None
 ) -> Given:
     """Give a command of this kind; for `asked`, see `command_fields`."""
-    from truthfl.federation.operator.commands import command_fields
-
     return give(out, key, job, who, why, kind, partial(command_fields, kind, **asked))  # type: ignore[arg-type]
 
 
@@ -233,13 +274,6 @@ def give(
 
     fields  returns the command's fields besides its reason, from the job's present state, or raises `InputError`
     """
-    from truthfl.federation.operator.commands import user_name, write_command
-    from truthfl.federation.operator.live_status import read_live_status, read_serving
-    from truthfl.ledger.book import open_for_reading, open_ledger
-    from truthfl.ledger.commands import read_command
-    from truthfl.ledger.job_view import select_job
-    from truthfl.ledger.signing import read_key
-
     if not out.is_dir():
         raise InputError(f"{out} is no folder; name the one that truthfl serve writes to, with --out.")
     serving, status = read_serving(out), read_live_status(out)
@@ -275,8 +309,6 @@ def give(
 
 def _ledger_address(out: Path) -> str:
     """The ledger of an operator's folder without a record of how the server was started."""
-    from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address
-
     return kept_ledger_address(out) if (out / LEDGER_ADDRESS).exists() else str(out / "ledger.db")
 
 

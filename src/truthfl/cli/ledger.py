@@ -6,21 +6,52 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from truthfl.amounts import amount_text, minor_amount_text
+from truthfl.cli.contracts import CustomContract
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import FAILED, InputError, TruthflError
+from truthfl.federation.operator.live_status import read_serving
+from truthfl.federation.operator.row_words import describe_command
+from truthfl.federation.protocol.final_model import audit, published_files
+from truthfl.federation.protocol.job_task import own_task_name
 from truthfl.files import write_file
+from truthfl.home.record import record_fault
+from truthfl.learning.tasks.task_choice import TaskChoice
+from truthfl.ledger.backup import (
+    anchor_text,
+    first_contradiction,
+    keep_anchor,
+    make_anchor,
+    read_anchors,
+    usual_anchor_file,
+)
+from truthfl.ledger.book import Ledger, open_for_reading, open_ledger
+from truthfl.ledger.canonical import canonical_bytes, read_document
+from truthfl.ledger.checking import check as first_fault
+from truthfl.ledger.checking import check_receipt
+from truthfl.ledger.entry import Entry
+from truthfl.ledger.held_models import unseen_sentence
+from truthfl.ledger.job_view import JobView, job_view, select_job
+from truthfl.ledger.payments import (
+    MARKS,
+    Payment,
+    advance,
+    advance_all,
+    payments,
+    payout_csv,
+    payout_json,
+    payout_rows,
+    unseen_payments,
+)
+from truthfl.ledger.receipts import JobReceipts
+from truthfl.ledger.settlement import settle as settle_job
+from truthfl.ledger.signing import public_line, read_key, read_public_line
+from truthfl.ledger.sql.database import read_address
 from truthfl.texts import plain
-
-if TYPE_CHECKING:
-    from truthfl.learning.tasks.task_choice import TaskChoice
-    from truthfl.ledger.book import Ledger
-    from truthfl.ledger.entry import Entry
-    from truthfl.ledger.job_view import JobView
-
 
 LedgerAddress = Annotated[
     str, typer.Argument(metavar="FILE-or-URL", help="The ledger: a file, or postgresql://user@host/db.")
@@ -59,9 +90,6 @@ def anchor(
 
     Example: truthfl ledger anchor served/ledger.db --key keys/operator
     """
-    from truthfl.ledger.backup import usual_anchor_file
-    from truthfl.ledger.book import open_for_reading
-
     key_file, file = key or usual_key(address), out or usual_anchor_file(address)
     if file is None:
         raise InputError("the ledger is no file; name the file for its anchors with --out.")
@@ -74,9 +102,6 @@ def usual_key(address: str) -> Path:
 
     Raise `InputError` if there is none.
     """
-    from truthfl.federation.operator.live_status import read_serving
-    from truthfl.ledger.database import read_address
-
     where = read_address(address)
     if isinstance(where, Path):
         serving = read_serving(where.parent)
@@ -88,8 +113,6 @@ def usual_key(address: str) -> Path:
 
 def operator_line(key: Path | None, address: str) -> str:
     """The operator's public key, from their key file, public or private, or the usual one."""
-    from truthfl.ledger.signing import public_line, read_key, read_public_line
-
     file = key or usual_key(address)
     return read_public_line(file) if file.suffix == ".pub" else public_line(read_key(file))
 
@@ -106,8 +129,6 @@ def required_jobs(opened_ledger: Ledger, key_file: Path) -> list[str]:
 
 def require_not_gone_back(opened_ledger: Ledger, address: str) -> None:
     """Raise `InputError` if the ledger contradicts the anchors beside it: sent payments might then seem due."""
-    from truthfl.ledger.backup import first_contradiction, read_anchors, usual_anchor_file
-
     file = usual_anchor_file(address)
     if file is None or not file.exists():
         return
@@ -118,9 +139,6 @@ def require_not_gone_back(opened_ledger: Ledger, address: str) -> None:
 
 def keep_head(opened_ledger: Ledger, key_file: Path, file: Path) -> str:
     """Sign the last row and add the anchor to the file; return it as text."""
-    from truthfl.ledger.backup import anchor_text, keep_anchor, make_anchor
-    from truthfl.ledger.signing import read_key
-
     head = opened_ledger.head()
     if head is None:
         raise InputError(f"{opened_ledger.name} has no rows yet; there is nothing to anchor.")
@@ -141,11 +159,6 @@ def receipt(
 
     Example: truthfl ledger receipt truthfl-run/ledger.db --client Ada --out ada.json
     """
-    from truthfl.ledger.book import open_for_reading
-    from truthfl.ledger.canonical import canonical_bytes
-    from truthfl.ledger.job_view import job_view, select_job
-    from truthfl.ledger.receipts import JobReceipts
-
     with open_for_reading(address) as ledger:
         jobs = [entry.job for entry in ledger.entries(kind="receipt") if entry.key == client]
         if not jobs:
@@ -171,6 +184,7 @@ def settle(
     client: Annotated[list[str] | None, typer.Option(help="Whose payment; everybody's unless given.")] = None,
     reference: Annotated[str, typer.Option(help="What the payout provider calls it.")] = "",
     key: OperatorKey = None,
+    _contract: CustomContract = None,
     json: Annotated[bool, typer.Option("--json", help="The payments as JSON.")] = False,
 ) -> None:
     """Settle a trained and tested job. However often you call it, everybody is paid once.
@@ -182,13 +196,6 @@ def settle(
 
     Example: truthfl settle truthfl-run/ledger.db --mark sent --client Ada --reference TX-1
     """
-    from truthfl.ledger.book import open_for_reading, open_ledger
-    from truthfl.ledger.evidence import minor_amount_text
-    from truthfl.ledger.job_view import select_job, unseen_sentence
-    from truthfl.ledger.payments import MARKS, Payment, advance, advance_all, payments, payout_rows, unseen_payments
-    from truthfl.ledger.settlement import settle as settle_job
-    from truthfl.ledger.signing import read_key
-
     if mark is not None and mark not in MARKS:
         raise InputError(f"mark is {mark!r}; it must be sent, confirmed or failed.")
     open_for_reading(address).close()  # fails if there is no ledger; open_ledger would make one
@@ -233,8 +240,6 @@ def settle(
 
 def _keep_anchor(opened_ledger: Ledger, address: str, key_file: Path) -> str:
     """Keep an anchor after marking, so that an older copy is noticed; return a sentence about it."""
-    from truthfl.ledger.backup import usual_anchor_file
-
     file = usual_anchor_file(address)
     if file is None:
         return "No anchor was kept; truthfl ledger anchor makes one, by which a return to an older copy is found."
@@ -253,6 +258,7 @@ ledger.command("receipt")(receipt)
 def show(
     address: LedgerAddress,
     job: JobName = None,
+    _contract: CustomContract = None,
     rows: Annotated[bool, typer.Option("--rows", help="Every row, one line each.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
 ) -> None:
@@ -260,9 +266,6 @@ def show(
 
     Example: truthfl ledger show truthfl-run/ledger.db
     """
-    from truthfl.ledger.book import open_for_reading
-    from truthfl.ledger.job_view import job_view
-
     with open_for_reading(address) as opened_ledger, sentence_for_malformed_rows(opened_ledger):
         names = _job_names(opened_ledger, job)
         entries = [entry for entry in opened_ledger.entries() if entry.job in names]
@@ -295,6 +298,7 @@ def check(
         str | None,
         typer.Option(metavar="FILE.py:Class", help="The operator's custom task, to recompute the loss."),
     ] = None,
+    _contract: CustomContract = None,
     job: JobName = None,
 ) -> None:
     """Recompute everything: hashes, signatures, commitment, loss, pay; name the first wrong row (exit code 1).
@@ -305,11 +309,7 @@ def check(
 
     Example: truthfl ledger check truthfl-run/ledger.db
     """
-    from truthfl.ledger.book import open_for_reading
-    from truthfl.ledger.checking import check as first_fault
-    from truthfl.ledger.job_view import job_view, select_job
-
-    own = None if task is None else _named_task(task)
+    own = None if task is None else TaskChoice.of_argument(task)
     if (model is None) != (test is None):
         raise InputError("one of --model and --test is given; the loss is recomputed from both.")
     with open_for_reading(address) as opened_ledger:
@@ -360,10 +360,6 @@ def export(
 
     Example: truthfl ledger export truthfl-run/ledger.db --out payout.csv
     """
-    from truthfl.ledger.book import open_for_reading
-    from truthfl.ledger.job_view import select_job, unseen_sentence
-    from truthfl.ledger.payments import payout_csv, payout_json, payout_rows, unseen_payments
-
     writers = {"csv": payout_csv, "json": payout_json}
     if form not in writers:
         raise InputError(f"format is {form!r}; it must be csv or json.")
@@ -385,17 +381,11 @@ def export(
 
 def _job_names(opened_ledger: Ledger, job: str | None) -> list[str]:
     """The names of all jobs in the ledger, or this one only."""
-    from truthfl.ledger.job_view import select_job
-
     jobs = opened_ledger.jobs()
     return jobs if job is None else [select_job(jobs, job, opened_ledger.name)]
 
 
 def _show_job(opened_ledger: Ledger, view: JobView) -> None:
-    from truthfl.federation.operator.job_tally import describe_command
-    from truthfl.ledger.evidence import amount_text, minor_amount_text
-    from truthfl.ledger.payments import payments
-
     payment_to = {payment.client: payment for payment in payments(opened_ledger, view.name)}
     lines = []
     agreement = view.agreement
@@ -444,18 +434,9 @@ def _ended_stage(view: JobView) -> str:
     return f"{after}{loss}{', settled' if view.settlements else ''}"
 
 
-def _named_task(text: str) -> TaskChoice:
-    from truthfl.learning.tasks.task_choice import TaskChoice
-
-    return TaskChoice.of_argument(text)
-
-
 def _loss_fault(
     view: JobView, address: str, model: Path | None, test: Path | None, own: TaskChoice | None
 ) -> tuple[str | None, str]:
-    from truthfl.federation.protocol.final_model import audit, published_files
-    from truthfl.federation.protocol.job_task import own_task_name
-
     if view.test is None:
         return None, f"Job {view.name} has not been tested yet."
     if model is None or test is None:
@@ -478,8 +459,6 @@ def _missing_receipts(view: JobView) -> list[str]:
 
 def _anchor_fault(address: str, given: Path | None, entries: Sequence[Entry]) -> tuple[str | None, list[str]]:
     """The first contradiction of the anchors, in the given file or the usual one; what to say if there is none."""
-    from truthfl.ledger.backup import first_contradiction, read_anchors, usual_anchor_file
-
     file = given or usual_anchor_file(address)
     if file is None or (given is None and not file.exists()):
         return None, []
@@ -491,10 +470,6 @@ def _anchor_fault(address: str, given: Path | None, entries: Sequence[Entry]) ->
 
 
 def _receipt_fault(receipt: Path, entries: Sequence[Entry]) -> str | None:
-    from truthfl.home.record import record_fault
-    from truthfl.ledger.canonical import read_document
-    from truthfl.ledger.checking import check_receipt
-
     try:
         text = receipt.read_bytes()
     except OSError as error:

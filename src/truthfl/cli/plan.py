@@ -6,20 +6,18 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from truthfl.adversary.pilot_lies import PilotLies, plan_warnings, presence_sentences
+from truthfl.adversary.pilot_lies import PilotLie, PilotLies, plan_warnings, presence_sentences, search_on_pilot
 from truthfl.cli.output import (
     ActivityProgress,
     JobFile,
     console,
     exit_on_failure,
     print_json,
-    privacy_json,
-    privacy_sentence,
     progress_bar,
     table,
 )
@@ -31,13 +29,12 @@ from truthfl.contracts.payoff import PlanEconomics, plan_economics
 from truthfl.contracts.planning import Plan, plan_worth
 from truthfl.contracts.setting import Training
 from truthfl.errors import InputError
-from truthfl.job import ServerSettings
-from truthfl.job.jobs import prices_of
-
-if TYPE_CHECKING:
-    from truthfl.adversary.pilot_lies import PilotLie
-    from truthfl.job import ConstantsJob, DataJob
-    from truthfl.studies.work import Workers
+from truthfl.files import require_writable
+from truthfl.job import ConstantsJob, DataJob, ServerSettings, read_job
+from truthfl.learning.privacy import PrivateModel
+from truthfl.learning.privacy_promise import PromisedPrivacy, promised_privacy
+from truthfl.studies.cluster.workers import can_be_planned_elsewhere, planned_by
+from truthfl.studies.work import Store, Workers
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +123,7 @@ def _economics(
         own_worth=own,
         worth=all_work,
         untrained_loss=None if worth is None else worth.untrained_loss,
-        factors=server.warn_factors,
+        factors=server,
     )
 
 
@@ -140,12 +137,13 @@ def shown_constants(job: ConstantsJob) -> Shown:
         training,
         model,
         contract,
-        prices_of(server),
+        server,
         server.loss_variance,
         basis=f"{server.bound} bound",
         cost=honest_cost(job.clients, training, contract.batch_size),
         worth=worth,
         worth_error=np.zeros_like(worth),
+        cost_distribution=server.distribution,
     )
     all_work = float(worth.sum())  # the bound is a sum over clients
     sums = _economics(report, contract, report.expected_loss, None, all_work, worth, server)
@@ -183,12 +181,50 @@ def _above_limit(plan: Plan, report: PlanReport, server: ServerSettings) -> list
     ]
 
 
+def promises(plan: Plan) -> list[PromisedPrivacy]:
+    """The promise to each client; empty if gradients are not clipped."""
+    model, training = plan.side.pilot.model, plan.training
+    if not isinstance(model, PrivateModel):
+        return []
+    return [
+        promised_privacy(
+            model.clip,
+            model.noise,
+            samples=int(samples),
+            batch_size=float(batch),
+            steps=training.rounds * training.local_steps,
+            recipe=plan.recipe,
+        )
+        for samples, batch in zip(plan.clients.dataset_size, plan.contract.batch_size, strict=True)
+    ]
+
+
+def privacy_json(plan: Plan) -> dict[str, object]:
+    """ε of each client and δ; empty without noise."""
+    found = promises(plan)
+    if not found or not found[0].noise:
+        return {}
+    return {"privacy": {"epsilon": [one.epsilon for one in found], "delta": found[0].delta}}
+
+
+def privacy_sentence(plan: Plan) -> str | None:
+    """What the noise promises; None if gradients are not clipped."""
+    found = promises(plan)
+    if not found:
+        return None
+    if not found[0].noise:
+        return "Gradients are clipped; without noise that promises nothing of what can be learned from them."
+    least, most = min(one.epsilon for one in found), max(one.epsilon for one in found)
+    return (
+        f"Noise of {found[0].noise:g} times clip: each client's epsilon, for all that they send in this job, is "
+        f"{least:.1f} to {most:.1f} at a delta of {found[0].delta:g}."
+    )
+
+
 def plan_and_search(
     job: DataJob, workers: int | Workers | None = None, folder: Path = Path()
 ) -> tuple[Plan, PilotLies]:
     """Plan and search for lies on pilot data, with a progress bar; workers elsewhere keep results in a folder."""
-    from truthfl.adversary.pilot_lies import search_on_pilot
-
     with progress_bar() as report_progress:
         progress = report_progress or (lambda *_: None)
         progress("trying out on pilot data", 0, 0)
@@ -206,9 +242,6 @@ def _trained_by(
     """The context of an activity in which workers elsewhere train."""
     if workers is None or isinstance(workers, int):
         return nullcontext()
-    from truthfl.files import require_writable
-    from truthfl.studies.cluster.workers import can_be_planned_elsewhere, planned_by
-    from truthfl.studies.work import Store
 
     if not can_be_planned_elsewhere(job):
         raise InputError("--on plans with built-in tasks and aggregations; plan a custom one without it.")
@@ -219,7 +252,7 @@ def _trained_by(
 def plan(
     job_file: JobFile = None,
     contract: Annotated[
-        str | None, typer.Option(help="Kind of contract, in place of the job's: audition, lceme, …")
+        str | None, typer.Option(metavar="KIND", help="Another contract than the job's: lceme, …, or FILE.py:Class.")
     ] = None,
     on: On = None,
     out: Annotated[Path, typer.Option(help="With --on: folder for what was trained.")] = Path("truthfl-plan"),
@@ -229,8 +262,6 @@ def plan(
 
     Example: truthfl plan hospital.toml --contract lceme --json
     """
-    from truthfl.job import ConstantsJob, read_job
-
     job = read_job(job_file)
     if contract is not None:
         job = job.with_contract(contract)

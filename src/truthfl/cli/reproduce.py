@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,12 +14,28 @@ from truthfl import __version__
 from truthfl.cli.output import console, exit_on_failure, print_json, progress_bar, table
 from truthfl.cli.verify import On, workers_on
 from truthfl.errors import InputError
-
-if TYPE_CHECKING:
-    from truthfl.reporting.report import Section
-    from truthfl.studies.reproduce.reproduction import Reproduction
-    from truthfl.studies.size.study import SizeStudy
-
+from truthfl.files import require_writable
+from truthfl.learning.training.compute import kernel
+from truthfl.reporting.report import Section, how_made
+from truthfl.studies.cells import SEEDS_PER_TASK
+from truthfl.studies.reproduce import errata as paper_errata
+from truthfl.studies.reproduce.claims import HOLDS
+from truthfl.studies.reproduce.paper import full_paper, quick_paper
+from truthfl.studies.reproduce.reproduction import Reproduction, chosen_studies, write_reproduction
+from truthfl.studies.reproduce.reproduction import reproduce as run_studies
+from truthfl.studies.size.design import BUILT_IN, size_design
+from truthfl.studies.size.report import (
+    RULE_COLUMNS,
+    WORTH_COLUMNS,
+    absence_sentences,
+    law_sentences,
+    rule_rows,
+    scope_sentence,
+    worth_rows,
+    write_size_study,
+)
+from truthfl.studies.size.study import SizeStudy, study_sizes
+from truthfl.studies.work import Store
 
 FULL_SEEDS, QUICK_SEEDS = 20, 3
 
@@ -36,7 +52,7 @@ def reproduce(
     on: On = None,
     json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
 ) -> None:
-    """Reproduce the paper's figures and claims on real MNIST: report.html, pictures, tables.
+    """Reproduce the paper's figures and claims on real MNIST: a report, pictures, tables.
 
     Finished work is kept in the folder, and a call after an interruption goes on from there.
 
@@ -46,11 +62,6 @@ def reproduce(
         raise InputError(f"workers is {workers}; it must be at least 1.")
     if data is not None and not data.is_dir():
         raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
-    from truthfl.files import require_writable
-    from truthfl.studies.reproduce.paper import full_paper, quick_paper
-    from truthfl.studies.reproduce.reproduction import chosen_studies, write_reproduction
-    from truthfl.studies.reproduce.reproduction import reproduce as run_studies
-    from truthfl.studies.work import Store
 
     studies = chosen_studies(figures or [])
     source = "mnist" if data is None else str(data.resolve())
@@ -70,10 +81,6 @@ def reproduce(
 
 
 def _provenance(reproduction: Reproduction, seconds: float) -> Section:
-    from truthfl.learning.training.compute import kernel
-    from truthfl.reporting.report import how_made
-    from truthfl.studies.cells import SEEDS_PER_TASK
-
     compiled = kernel()
     paper, done = reproduction.paper, reproduction.tasks_done
     seeds, pilot = paper.seed_list, paper.pilot.most_seeds
@@ -92,8 +99,6 @@ def _provenance(reproduction: Reproduction, seconds: float) -> Section:
 
 
 def _print(reproduction: Reproduction, report: Path) -> None:
-    from truthfl.studies.reproduce.claims import HOLDS
-
     out = console()
     rows = [[claim.figure, claim.claimed, claim.obtained, claim.verdict] for claim in reproduction.claims]
     columns = ["figure", "claimed", "obtained [95% interval]", "verdict"]
@@ -106,12 +111,12 @@ def _print(reproduction: Reproduction, report: Path) -> None:
 
 
 def errata(json: Annotated[bool, typer.Option("--json", help="One object per error.")] = False) -> None:
-    """The paper's errors: what it prints, what is right, and what goes wrong otherwise, computed now in both ways.
+    """The paper's errors: what it prints, what is right, and what goes wrong otherwise.
+
+    Both values are computed now.
 
     Example: truthfl errata
     """
-    from truthfl.studies.reproduce import errata as paper_errata
-
     errors = paper_errata.errata()
     if json:
         print_json(errors)
@@ -154,10 +159,6 @@ def size(
         raise InputError(f"seed is {seed}; it must be 0 or more.")
     if data is not None and not data.is_dir():
         raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
-    from truthfl.files import require_writable
-    from truthfl.studies.size.design import BUILT_IN, size_design
-    from truthfl.studies.size.report import write_size_study
-    from truthfl.studies.size.study import study_sizes
 
     design = size_design(quick=quick, source=BUILT_IN if data is None else str(data.resolve()), seed=seed)
     require_writable(out)
@@ -173,9 +174,6 @@ def size(
 
 
 def _study_provenance(found: SizeStudy, seconds: float) -> Section:
-    from truthfl.learning.training.compute import kernel
-    from truthfl.reporting.report import how_made
-
     compiled = kernel()
     return how_made(
         version=__version__,
@@ -188,16 +186,6 @@ def _study_provenance(found: SizeStudy, seconds: float) -> Section:
 
 
 def _print_study(found: SizeStudy, report: Path) -> None:
-    from truthfl.studies.size.report import (
-        RULE_COLUMNS,
-        WORTH_COLUMNS,
-        absence_sentences,
-        law_sentences,
-        rule_rows,
-        scope_sentence,
-        worth_rows,
-    )
-
     screen = console()
     screen.print(table("What one client's work is worth, in cents", WORTH_COLUMNS, worth_rows(found), text=()))
     for name, title in (("lceme", "LCEME"), ("audition", "The audition")):

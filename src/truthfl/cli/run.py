@@ -1,21 +1,39 @@
-"""`truthfl run`: run a whole job in one process."""
+"""`truthfl run` and `truthfl share`: a whole job in one process, and its simulated clients' data as files."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
 import typer
 
 from truthfl import __version__
 from truthfl.cli.output import JobFile, console, print_json, progress_bar, table
 from truthfl.errors import INTERRUPTED, InputError
-
-if TYPE_CHECKING:
-    from truthfl.federation.operator.approval import PlanSummary
+from truthfl.federation.operator.approval import PlanSummary
+from truthfl.federation.simulated.in_process import run_job
+from truthfl.federation.simulated.participants import in_labeling_order
+from truthfl.federation.simulated.report import (
+    client_rows,
+    results_document,
+    summary_sentences,
+    table_columns,
+    write_run_report,
+)
+from truthfl.files import require_writable, write_file
+from truthfl.job import DataJob, read_job
+from truthfl.learning.data.class_sets import joined
+from truthfl.learning.data.datasets import npz_bytes
+from truthfl.learning.people.labels import sets_given
+from truthfl.learning.people.profile import Profile
+from truthfl.learning.training.compute import kernel
+from truthfl.ledger.sql.database import shown_address, shown_arguments
+from truthfl.reporting.report import how_made
 
 ROWS_SHOWN = 40
 
@@ -32,7 +50,7 @@ def run(
     ] = False,
     contract: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Another contract than the job's, for example: --contract lceme."),
+        typer.Option(metavar="KIND", help="Another contract than the job's: lceme, …, or FILE.py:Class."),
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Run a complete job once more, as another job in the ledger.")
@@ -48,20 +66,6 @@ def run(
 
     Example: truthfl run hospital.toml --out results
     """
-    from truthfl.federation.simulated.in_process import run_job
-    from truthfl.federation.simulated.report import (
-        client_rows,
-        results_document,
-        summary_sentences,
-        table_columns,
-        write_run_report,
-    )
-    from truthfl.files import require_writable
-    from truthfl.job import DataJob, read_job
-    from truthfl.learning.training.compute import kernel
-    from truthfl.ledger.database import shown_address, shown_arguments
-    from truthfl.reporting.report import how_made
-
     if seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0.")
     job = read_job(job_file)
@@ -121,3 +125,48 @@ def _warn_of_pay(plan: PlanSummary) -> None:
     if economics.warnings:
         for sentence in (economics.sentence, *economics.warnings):
             print(f"truthfl: {sentence}", file=sys.stderr)
+
+
+def share(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="A job on data.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for one file per client: NAME.npz of pictures, NAME.csv of others.")
+    ] = Path("truthfl-shares"),
+    seed: Annotated[int, typer.Option(help="Seed of the labels that clients with a behaviour draw.")] = 0,
+    labels: Annotated[
+        bool, typer.Option(help="With labels, as each client's behaviour makes them, or without.")
+    ] = True,
+) -> None:
+    """Write each client's share of a job's data to a separate file.
+
+    Samples are in the order in which they are asked for. Use this to try a federation: real participants bring their
+    own data.
+
+    Example: truthfl share hospital.toml --out shares
+    """
+    job = read_job(job_file)
+    if not isinstance(job, DataJob):
+        raise InputError(f"{job_file} has no [data]; there is nothing to share.")
+    require_writable(out)
+    federation = job.simulated_federation()
+    federated = in_labeling_order(job, federation.federated)
+    profile = Profile(job.clients.behaviour, 1)
+    all_labels = profile.labels(federated, seed)
+    sets = sets_given(federated, all_labels, profile.labeling_effort(federated.partition.sizes), seed)
+    classes = federated.data.classes
+    for client, name in enumerate(job.clients.name):
+        if "/" in name or name in (".", ".."):
+            raise InputError(f"{name!r} cannot be the name of a file; give the client another.")
+        rows, own = federated.partition.rows_of(client), federated.samples_of(client)
+        hers = None if sets is None else sets.take(np.arange(own.start, own.stop))
+        if federation.clients_read is None or job.task.is_pictures:
+            path = out / f"{name}.npz"
+            her_labels = all_labels[own] if hers is None else hers.matrix(len(classes))
+            arrays = {"images": federated.data.features[rows]} | ({"labels": her_labels} if labels else {})
+            write_file(path, npz_bytes(arrays, compressed=True))
+        else:
+            path = out / f"{name}.csv"
+            lists = [[label] for label in all_labels[own]] if hers is None else hers.lists()
+            named = tuple(joined(classes[label] for label in one) for one in lists) if labels else None
+            federation.task.write(path, replace(federation.clients_read.take(rows), labels=named))
+        print(path)

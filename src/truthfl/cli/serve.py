@@ -19,82 +19,49 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
-from truthfl.cli.label import open_in_browser
+from truthfl import __version__
+from truthfl.cli.job_commands import print_plan_summary
 from truthfl.cli.output import console, table
+from truthfl.cli.participant.pages import open_in_browser
+from truthfl.console.application import open_operator_page
+from truthfl.console.metrics import serve_metrics
+from truthfl.custom_code import in_folder
 from truthfl.errors import FAILED, INTERRUPTED, SERVICE_FAILED, InputError, ServiceError, TruthflError
 from truthfl.federation.deployed.admission import KnownKeys, enrolment_warning
-from truthfl.federation.deployed.job_server import open_job_server
+from truthfl.federation.deployed.job_server import open_job_server, require_can_listen
 from truthfl.federation.deployed.mailboxes import MailboxGrid
 from truthfl.federation.operator.approval import PlanSummary, answer_plan, ask_by_file, clear_plan, shown_plan
-from truthfl.federation.operator.job_tally import describe_entry, describe_row, waits_words
-from truthfl.federation.operator.kept_jobs import KeptJob, kept_key
-from truthfl.federation.operator.live_status import LiveWriter, RoundWaits, ServingInfo, StageChange
+from truthfl.federation.operator.kept_jobs import (
+    JobSource,
+    KeptJob,
+    choose_job,
+    keep_ledger_address,
+    kept_key,
+    lock_folder,
+)
+from truthfl.federation.operator.live_status import LiveWriter, RoundWaits, ServingInfo, StageChange, write_serving
+from truthfl.federation.operator.row_words import describe_entry, describe_row, waits_words
+from truthfl.federation.operator.served_report import client_rows, columns, summary_sentences, write_served_report
 from truthfl.federation.protocol.job_control import commanded_answer
 from truthfl.federation.protocol.known_models import uncomparable_warnings
 from truthfl.federation.protocol.receipt_delivery import owed_receipts
 from truthfl.federation.protocol.server import WAITING, Operator, conduct_job, deliver_receipts
-from truthfl.files import make_private_folder
-from truthfl.ledger.book import Ledger
+from truthfl.files import make_private_folder, require_writable
+from truthfl.job import DataJob, read_job_text
+from truthfl.ledger.book import Ledger, open_ledger
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.evidence import amount_text
-from truthfl.ledger.signing import PrivateKey, public_line
-from truthfl.ledger.terms import JobTerms, offer_from
+from truthfl.ledger.job_state import JobState
+from truthfl.ledger.job_view import job_view
+from truthfl.ledger.signing import PrivateKey, public_line, read_public_line
+from truthfl.ledger.sql.database import shown_arguments
+from truthfl.ledger.terms import JobTerms
 from truthfl.texts import plain, plain_lines
 
-if TYPE_CHECKING:
-    from truthfl.job import DataJob
-
-
 ROWS_SHOWN = 40
-COLUMNS = ["client", "labels", "batch", "cost", "expected pay", "of cost", "most", "worth"]
-
-
-def print_plan_summary(plan: PlanSummary) -> None:
-    """A table of the work and pay offered to each client, and some sentences."""
-    out, count, units = console(), len(plan.offers), plan.minor_units
-    rows = [
-        [
-            offer.client,
-            f"{offer.labels:,}",
-            f"{offer.batch_size:,}",
-            amount_text(offer.cost, units),
-            amount_text(offer.expected_pay, units),
-            f"{offer.expected_pay / offer.cost:.2f}",
-            amount_text(offer.most, units),
-            "–" if offer.worth is None else f"{offer.worth:,.0f}",
-        ]
-        for offer in plan.offers[:ROWS_SHOWN]
-    ]
-    if count > ROWS_SHOWN:
-        rows.append([f"… {count - ROWS_SHOWN} more", *[""] * 7])
-    labels = sum(offer.labels for offer in plan.offers)
-    cost, expected, most = (amount_text(a, units) for a in (plan.total_cost, plan.total_expected, plan.total_most))
-    rows.append(["total", f"{labels:,}", "", cost, expected, f"{plan.total_expected / plan.total_cost:.2f}", most, ""])
-    out.print(table(f"Offers to {count} client{'s' * (count > 1)}, contract {plan.contract}", COLUMNS, rows))
-    for sentence in sentences(plan):
-        out.print(sentence)
-
-
-def sentences(plan: PlanSummary) -> list[str]:
-    """Worth, cost and pay of the work, what can be owed, warnings, and the clients who are not asked."""
-    expected, highest = (amount_text(amount, plan.minor_units) for amount in (plan.total_expected, plan.total_most))
-    most = (
-        f"and never more than {highest}"
-        if plan.has_cap
-        else f"and more if the model is better than expected: this contract has no cap, and would pay "
-        f"{highest} for a loss of 0"
-    )
-    found = [
-        f"Expected pay is {expected} {plan.currency} in all, up to {plan.largest_factor:.2f} times the "
-        f"cost of the work, {most}."
-    ]
-    return found + plan.sentences + [f"Not asked: {name}; {reason}." for name, reason in plan.left_out.items()]
-
-
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
 REFUSED = "refused"  # the event that somebody was not admitted
@@ -221,14 +188,13 @@ class Narrator:
 
     def __init__(self, ledger: Ledger, job: str, log_format: str, live: LiveWriter) -> None:
         self.ledger, self.job, self.log_format, self.live = ledger, job, log_format, live
-        self.terms: JobTerms | None = None
-        self.last = 0
+        self.state = JobState(job)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._print_new_entries, name="truthfl narrator", daemon=True)
 
     def __enter__(self) -> Narrator:
         for entry in self.ledger.entries(self.job):
-            self._note(entry)
+            self.state.add(entry)
         self._thread.start()
         return self
 
@@ -249,13 +215,13 @@ class Narrator:
                     return
 
     def _print_once(self) -> None:
-        entries = self.ledger.entries(self.job, after=self.last)
+        entries = self.ledger.entries(self.job, after=self.state.last)
         changes = deque(self.live.take_stage_changes())
         for entry in entries:
             while changes and changes[0].at <= entry.at:
                 self._print_stage(changes.popleft())
-            self._note(entry)
-            line = log_line(entry, self.terms, self.log_format)
+            self.state.add(entry)
+            line = log_line(entry, self.state.terms, self.log_format)
             if line is not None:
                 print(line, flush=True)
         for change in changes:
@@ -263,11 +229,6 @@ class Narrator:
 
     def _print_stage(self, change: StageChange | RoundWaits) -> None:
         print(stage_line(self.job, change, self.log_format), flush=True)
-
-    def _note(self, entry: Entry) -> None:
-        self.last = entry.sequence
-        if entry.kind == "offer":
-            self.terms = offer_from(entry.document).job
 
 
 def tell(log_format: str, event: str, job: str, sentence: str) -> None:
@@ -398,13 +359,9 @@ def _names(names: Sequence[str]) -> str:
 def _open_more(stack: ExitStack, out: Path, serving: ServingInfo, key: PrivateKey, choices: ServeChoices) -> None:
     """Open the operator's page and the metrics, if requested."""
     if choices.metrics is not None:
-        from truthfl.console.metrics import serve_metrics
-
         url = stack.enter_context(serve_metrics(choices.metrics, out, serving.ledger, serving.job))
         tell(choices.log_format, "metrics", serving.job, f"metrics are at {url}")
     if choices.page:
-        from truthfl.console.application import open_operator_page
-
         page = stack.enter_context(open_operator_page(out, serving.ledger, serving.job, key))
         print(f"Your page, for this machine alone: {page.url}", file=_for_people(choices.log_format), flush=True)
         if choices.browser:
@@ -512,7 +469,7 @@ def serve(
     ] = None,
     contract: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Another contract than the job's, for example: --contract lceme."),
+        typer.Option(metavar="KIND", help="Another contract than the job's: lceme, …, or FILE.py:Class."),
     ] = None,
     new: Annotated[
         bool, typer.Option("--new", help="Begin another job in a folder that has one; it is paid separately.")
@@ -533,7 +490,7 @@ def serve(
         typer.Option(metavar="MINUTES", help="How long to stay after the end for those who have no receipt yet."),
     ] = 10.0,
 ) -> None:
-    """Listen for participants and run a job with them: enrol, plan, offer, label, audition, train, test, pay.
+    """Listen for participants and run a job with them, from enrolment to pay.
 
     When the plan is made, you see the work and pay offered to each client, and decide whether to send these offers:
     here, on your page, or with truthfl approve. To go on with an interrupted job, give the same command again. After
@@ -541,22 +498,13 @@ def serve(
 
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
-    from truthfl.federation.deployed.job_server import require_can_listen
-    from truthfl.federation.operator.kept_jobs import JobSource, choose_job, keep_ledger_address, kept_key, lock_folder
-    from truthfl.federation.operator.live_status import ServingInfo, write_serving
-    from truthfl.federation.protocol.receipt_delivery import owed_receipts
-    from truthfl.files import require_writable
-    from truthfl.job import read_job_text
-    from truthfl.ledger.book import open_ledger
-    from truthfl.ledger.signing import public_line
-
     if seed is not None and seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0.")
     if not 0 <= linger <= MOST_MINUTES:
         raise InputError(f"linger is {linger:g}; it must be a number of minutes from 0 to {MOST_MINUTES:,}.")
     if not 0 < port < 65536:
         raise InputError(f"port is {port}; it must be from 1 to 65535.")
-    source = JobSource(read_job_text(job_file), job_file.parent, str(job_file), contract or "", seed)
+    source = JobSource(read_job_text(job_file), job_file.parent, str(job_file), in_folder(contract or ""), seed)
     _require_distinct_keys(participants, source.job())
     people = participants or out / "participants"
     require_format(log)
@@ -599,7 +547,6 @@ def serve(
 
 def _tell_differences(kept: KeptJob, job_file: Path, log: str) -> None:
     """Say how the job differs from what its file describes today."""
-
     if kept.complete:
         tell(log, "complete", kept.name, f"job {kept.name} is complete; --new begins another.")
     elif not kept.is_new:
@@ -612,14 +559,6 @@ def _tell_differences(kept: KeptJob, job_file: Path, log: str) -> None:
 
 def _show_result(ledger: Ledger, name: str, out: Path, log_format: str) -> None:
     """Show the table and the sentences of a job that is over, and write its report."""
-    import shlex
-
-    from truthfl import __version__
-    from truthfl.cli.output import console, table
-    from truthfl.federation.operator.served_report import client_rows, columns, summary_sentences, write_served_report
-    from truthfl.ledger.database import shown_arguments
-    from truthfl.ledger.job_view import job_view
-
     view = job_view(name, ledger.entries(name))
     command = shlex.join(["truthfl", *shown_arguments(sys.argv[1:])])
     report = write_served_report(view, out, command, __version__)
@@ -644,8 +583,6 @@ def _show_result(ledger: Ledger, name: str, out: Path, log_format: str) -> None:
 
 def _require_distinct_keys(folder: Path | None, job: DataJob) -> None:
     """Raise InputError if two of the job's clients have the same public key in the folder."""
-    from truthfl.ledger.signing import read_public_line
-
     if folder is None:
         return
     if not folder.is_dir():

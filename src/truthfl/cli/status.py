@@ -6,21 +6,22 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
 
+from truthfl.amounts import amount_text
+from truthfl.cli.contracts import CustomContract
 from truthfl.cli.output import console, print_json, table
+from truthfl.console.metrics import metrics_text
 from truthfl.errors import InputError
 from truthfl.federation.operator.job_status import JobStatus, ParticipantStatus
-from truthfl.federation.operator.job_tally import waits_words
-from truthfl.ledger.evidence import amount_text
+from truthfl.federation.operator.job_watch import job_watch
+from truthfl.federation.operator.row_words import waits_words
 from truthfl.texts import plain
-
-if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.table import Table
-
 
 ROWS_SHOWN, REASONS_SHOWN, LONGEST_NAME, LONGEST_REASON = 40, 5, 24, 200
 COLUMNS = ["client", "state", "here", "labels", "solo loss", "rounds", "refused", "expected", "most", "pay"]
@@ -164,21 +165,19 @@ DEFAULT_FOLDER = Path("truthfl-serve")
 def status(
     out: OperatorFolder = DEFAULT_FOLDER,
     job: OneJob = None,
+    _contract: CustomContract = None,
     json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show it anew every second until Ctrl+C.")] = False,
     metrics: Annotated[
         bool, typer.Option("--metrics", help="Print it in the text format of Prometheus, without names.")
     ] = False,
 ) -> None:
-    """Show the state of a job: stage and deadline, who is there, what they have done, the loss so far, money.
+    """Show the state of a job: stage, deadline, participants, their work, the loss so far, money.
 
     It reads the operator's folder, while the job's server runs or afterwards, and changes nothing.
 
     Example: truthfl status --out served --watch
     """
-    from truthfl.console.metrics import metrics_text
-    from truthfl.federation.operator.job_watch import job_watch
-
     if sum((json, watch, metrics)) > 1:
         raise InputError("--json, --watch and --metrics exclude each other; say one of them.")
     with job_watch(out, job=job) as watched:
@@ -194,8 +193,6 @@ def status(
 
 def _show_until_interrupted(read: Callable[[], JobStatus]) -> None:
     """On a terminal, refresh the status every second; elsewhere, print it again when it has changed."""
-    from rich.live import Live
-
     screen, last = console(), None
     try:
         if screen.is_terminal:
@@ -215,6 +212,4 @@ def _show_until_interrupted(read: Callable[[], JobStatus]) -> None:
 
 
 def _all_of(found: JobStatus) -> Group:
-    from rich.console import Group
-
     return Group(status_table(found), *status_lines(found))

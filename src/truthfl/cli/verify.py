@@ -9,20 +9,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from truthfl import __version__
 from truthfl.cli.output import JobFile, console, exit_on_failure, print_json, progress_bar, table
 from truthfl.errors import InputError
-
-if TYPE_CHECKING:
-    from truthfl.job import ConstantsJob, DataJob
-    from truthfl.reporting.report import Section
-    from truthfl.studies.verify.job_verification import JobVerification
-    from truthfl.studies.work import Workers
-
+from truthfl.files import require_writable
+from truthfl.job import ConstantsJob, DataJob, read_job
+from truthfl.learning.training.compute import kernel
+from truthfl.reporting.report import Section, how_made
+from truthfl.studies.cluster.workers import RayWorkers
+from truthfl.studies.verify.job_verification import JobVerification, verify_job
+from truthfl.studies.verify.on_loss_model import does_lying_pay
+from truthfl.studies.verify.report import (
+    CLIENT_COLUMNS,
+    SHORT_COLUMNS,
+    client_rows,
+    coalition_sentence,
+    short_rows,
+    worth_sentence,
+    write_verification,
+)
+from truthfl.studies.work import Workers
 
 On = Annotated[
     str | None,
@@ -41,7 +51,6 @@ def workers_on(on: str | None, workers: int | None = None) -> Iterator[int | Wor
         return
     if workers is not None:
         raise InputError("--workers is a number of processes on this machine; with --on the cluster has its own.")
-    from truthfl.studies.cluster.workers import RayWorkers
 
     with RayWorkers(on) as cluster:
         yield cluster
@@ -54,7 +63,7 @@ def verify(
     job_file: JobFile = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer lies and runs, one plan: about a minute.")] = False,
     contract: Annotated[
-        str | None, typer.Option(help="Kind of contract, in place of the job's: audition, lceme, …")
+        str | None, typer.Option(metavar="KIND", help="Another contract than the job's: lceme, …, or FILE.py:Class.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files, in place of the job's.")] = None,
     runs: Annotated[
@@ -80,8 +89,6 @@ def verify(
 
     Example: truthfl verify hospital.toml --contract lceme --quick
     """
-    from truthfl.job import ConstantsJob, read_job
-
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}; it must be at least 1.")
     if seed < 0:
@@ -114,18 +121,6 @@ def _verify_by_training(
     on: str | None,
     json: bool,
 ) -> None:
-    from truthfl.files import require_writable
-    from truthfl.studies.verify.job_verification import verify_job
-    from truthfl.studies.verify.report import (
-        CLIENT_COLUMNS,
-        SHORT_COLUMNS,
-        client_rows,
-        coalition_sentence,
-        short_rows,
-        worth_sentence,
-        write_verification,
-    )
-
     require_writable(out)
     started = time.monotonic()
     with exit_on_failure(out):
@@ -170,9 +165,6 @@ def _scope_sentence(verification: JobVerification) -> str:
 
 
 def _provenance(seed: int, seconds: float) -> Section:
-    from truthfl.learning.training.compute import kernel
-    from truthfl.reporting.report import how_made
-
     compiled = kernel()
     return how_made(
         version=__version__,
@@ -184,8 +176,6 @@ def _provenance(seed: int, seconds: float) -> Section:
 
 
 def _verify_on_loss_model(job: ConstantsJob, json: bool) -> None:
-    from truthfl.studies.verify.on_loss_model import does_lying_pay
-
     model = job.loss_model()
     answers = does_lying_pay(job.clients, model, job.training, job.plan(model))
     if json:

@@ -28,7 +28,7 @@ from truthfl.ledger.checking import check
 from truthfl.ledger.signing import PrivateKey
 from truthfl.page.access import AccessSecrets, Guard
 from truthfl.page.catalogue import ENGLISH
-from truthfl.page.files import CATALOGUE, catalogue_file, static_files
+from truthfl.page.files import script, static_files
 from truthfl.page.http import (
     StaleError,
     body_fields,
@@ -41,7 +41,7 @@ from truthfl.page.http import (
 from truthfl.page.serving import OpenPage, opened
 from truthfl.texts import plain
 
-SHARED_FILES = ("api.js", "base.css", "dom.js", "format.js", "icon.svg", "text.js")
+SHARED_STYLE = ("base.css", "icon.svg")
 LONGEST_FAULT = 1000
 
 
@@ -51,9 +51,10 @@ def operator_page(watched: JobWatch, ledger_address: str, key: PrivateKey | None
     key      signs commands; None if the page only shows
     access   secrets that a request must have
     """
-    shared = static_files()
-    files = {name: shared[name] for name in SHARED_FILES} | dict(static_files(Path(__file__).parent))
-    files[CATALOGUE] = catalogue_file(ENGLISH)
+    own, shared = static_files(Path(__file__).parent), static_files()
+    files = {name: file for name, file in own.items() if not name.endswith(".js")}
+    files |= {name: shared[name] for name in SHARED_STYLE}
+    files["console.js"] = script("console.js", ENGLISH, {**shared, **own})
     board = StatusBoard(watched, can_act=key is not None)
 
     async def page(request: Request) -> Response:

@@ -58,7 +58,7 @@ class FlatPay(Contract):
     def plan(cls, inputs: PlanInputs) -> FlatPay:
         batches = inputs.best_batch_sizes()
         bare = flat_pay(inputs.clients, inputs.loss_model, inputs.training, batches)
-        return FlatPay(batches, bare.amount + inputs.margin)
+        return FlatPay(batches, bare.amount + inputs.prices.margin)
 
     def pay(self, observation: Observation) -> FloatArray:
         shape = np.broadcast(np.asarray(observation.test_loss), self.amount).shape
@@ -112,7 +112,7 @@ class LeaveOneOutPay(Contract):
 
     kind: ClassVar[str] = "leave-one-out"
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.LEAVE_ONE_OUT}
-    formula: ClassVar[str] = "pay = slope * (loss without her - test_loss) * delivered / asked"
+    formula: ClassVar[str] = "pay = slope * (loss without the client - test_loss) * delivered / asked"
 
     batch_size: FloatArray
     slope: float | FloatArray

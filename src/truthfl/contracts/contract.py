@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.contracts.lceme.assignment import optimal_batch_sizes
 from truthfl.contracts.loss_model import LossModel
-from truthfl.contracts.setting import Clients, FloatArray, Training
+from truthfl.contracts.setting import Clients, FloatArray, Training, number, whole_number
 from truthfl.contracts.solo import SOLO_DROPPING_OUT, SOLO_TERMS, SoloResult, SoloStage, honest_above
 from truthfl.errors import InputError
 
@@ -96,25 +96,7 @@ class Observation:
 NOT_TERMS = ("batch_size", "name")
 LOSSES_TRIED = 101
 MOST_PAY = 3.0
-
-
-@dataclass(frozen=True, eq=False)
-class People:
-    """The clients of a planned job, (clients,) each.
-
-    dataset_size   how many samples they hold
-    labeling_cost  cost of labeling all these samples
-    sample_cost    cost of one sample in a gradient
-    participation  the share of rounds in which they are asked
-    stated         whether they state their own cost, which is then their `sample_cost`; None: all do
-    """
-
-    dataset_size: NDArray[np.int64]
-    labeling_cost: FloatArray
-    sample_cost: FloatArray
-    participation: FloatArray
-    name: tuple[str, ...] | None = None
-    stated: NDArray[np.bool_] | None = None
+BUDGET_BOUNDS = ("expected", "caps")
 
 
 class CostDistribution(Protocol):
@@ -123,6 +105,27 @@ class CostDistribution(Protocol):
     def support(self) -> tuple[float, float]: ...
     def cdf(self, x: FloatArray) -> FloatArray: ...
     def pdf(self, x: FloatArray) -> FloatArray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """The clients of a planned job, (clients,) each.
+
+    dataset_size       how many samples they hold
+    labeling_cost      cost of labeling all these samples
+    sample_cost        cost of one sample in a gradient
+    participation      the share of rounds in which they are asked
+    stated             whether they state their own cost, which is then their `sample_cost`; None: all do
+    cost_distribution  of private sample costs, for a contract with a screening menu; None if costs are known
+    """
+
+    dataset_size: NDArray[np.int64]
+    labeling_cost: FloatArray
+    sample_cost: FloatArray
+    participation: FloatArray
+    name: tuple[str, ...] | None = None
+    stated: NDArray[np.bool_] | None = None
+    cost_distribution: CostDistribution | None = None
 
 
 @dataclass(frozen=True)
@@ -136,17 +139,35 @@ class Prices:
     confidence         probability with which honest pay is not below its cost
     most_pay           the largest cap, as a multiple of the cost of honest work
     test_samples       number of draws in the test at settlement
-    cost_distribution  of private sample costs, for a contract with a screening menu; None if costs are known
     """
 
-    loss_value: float
+    loss_value: float = 1.0
     budget: float | None = None
     budget_bounds: str = "expected"
     margin: float = 0.0
     confidence: float = 0.95
     most_pay: float = MOST_PAY
     test_samples: int = 1
-    cost_distribution: CostDistribution | None = None
+
+    def __post_init__(self) -> None:
+        number("loss_value", self.loss_value, positive=True)
+        if self.budget is not None:
+            number("budget", self.budget, positive=True)
+        if self.budget_bounds not in BUDGET_BOUNDS:
+            raise InputError(
+                f"budget_bounds is {self.budget_bounds!r}; it must be one of {', '.join(map(repr, BUDGET_BOUNDS))}."
+            )
+        number("margin", self.margin)
+        if not 0.5 <= number("confidence", self.confidence) < 1.0:
+            raise InputError(f"confidence is {self.confidence:g}; it must be a number from 0.5 up to, but not, 1.")
+        require_multiple("most_pay", self.most_pay)
+        whole_number("test_samples", self.test_samples, at_least=1)
+
+
+def require_multiple(field: str, value: float) -> None:
+    """Raise `InputError` unless a limit of pay, as a multiple of cost, is above 1."""
+    if (factor := number(field, value)) <= 1.0:
+        raise InputError(f"{field} is {factor:g}; it must be above 1, for pay covers cost and a margin.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,21 +180,18 @@ class SoloPilot:
 
 @dataclass(frozen=True, eq=False)
 class PlanInputs:
-    """The arguments of `Contract.plan`: a measured or stated loss model, and prices as in `Prices`.
+    """The arguments of `Contract.plan`.
 
-    clients, loss_model, training
+    clients, loss_model, training, prices
     loss_error   function from batch sizes to the standard deviation of the loss at settlement around the expected loss
-    stated       (clients,) who states their own cost, which is then their `sample_cost`; None: all
+    cost_distribution, stated   of private costs, as in `People`
     solo         of models trained alone on all samples; None if the contract does not need them
     """
 
     clients: Clients
     loss_model: LossModel
     training: Training
-    loss_value: float
-    budget: float | None = None
-    margin: float = 0.0
-    confidence: float = 0.95
+    prices: Prices
     loss_error: Callable[[FloatArray], float] = lambda _: 0.0
     cost_distribution: CostDistribution | None = None
     stated: NDArray[np.bool_] | None = None
@@ -185,9 +203,9 @@ class PlanInputs:
             self.clients,
             self.loss_model,
             self.training,
-            loss_value=self.loss_value,
-            budget=self.budget,
-            margin=self.margin,
+            loss_value=self.prices.loss_value,
+            budget=self.prices.budget,
+            margin=self.prices.margin,
         ).astype(float)
 
 
@@ -207,13 +225,12 @@ class LinearPay:
 class CalculationStep:
     """One line of a receipt: a formula in words, the same formula with numbers, and its result.
 
-    name   of the step within its kind of mechanism, for a page that has the formula in other languages
+    formula   a `coded` text, if the page has it in other languages
     """
 
     formula: str
     numbers: tuple[float | int | str, ...]
     result: float
-    name: str = ""
 
 
 class Contract(ABC):
@@ -253,9 +270,9 @@ class Contract(ABC):
     formula: ClassVar[str] = "pay as the contract's own code computes it"
     formula_keys: ClassVar[tuple[str, ...]] = ()
     dropping_out: ClassVar[str] = (
-        "In a round in which a report is late, missing or refused, the others' reports keep their weights and hers "
-        "counts as no change. An empty report is refused. Pay is the amount times the share of the rounds she was "
-        "asked in whose report was taken."
+        "A report that is late, missing or refused counts as no change in its round, and the others' reports keep "
+        "their weights. An empty report is refused. Pay is the amount times the share of the participant's requested "
+        "reports that were taken."
     )
     dropping_out_key: ClassVar[str] = "terms.dropping_out"
     part_words: ClassVar[Mapping[str, str]] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from truthfl.contracts.contract import Contract, PlanInputs, Prices
+from truthfl.contracts.contract import Contract, CostDistribution, PlanInputs, Prices
 from truthfl.contracts.deviation import Deviation, best_deviation, free_riding_gain, pay_resolution
 from truthfl.contracts.lceme.assignment import labeling_floor
 from truthfl.contracts.loss_model import LossModel
@@ -98,6 +98,7 @@ class LossModelDetails:
     """For a plan on a measured loss model."""
 
     prices: Prices
+    cost_distribution: CostDistribution | None
     worth: FloatArray | None = None
 
     def warnings(self, plan: Plan, worth: PlanWorth) -> list[str]:
@@ -133,6 +134,7 @@ class LossModelDetails:
             cost=plan.cost,
             worth=worth.own,
             worth_error=worth.own_error,
+            cost_distribution=self.cost_distribution,
         )
 
 
@@ -143,6 +145,7 @@ class ModelReport:
     basis              the loss model in words
     cost               (clients,) of honest work
     worth, worth_error (clients,) what each client's work is worth to the server, in money, with its standard error
+    cost_distribution  of private sample costs, as in `People`
     """
 
     clients: Clients
@@ -155,6 +158,7 @@ class ModelReport:
     cost: FloatArray
     worth: FloatArray
     worth_error: FloatArray
+    cost_distribution: CostDistribution | None = None
 
     @property
     def expected_loss(self) -> float:
@@ -176,8 +180,8 @@ class ModelReport:
             self.clients,
             self.model,
             self.training,
-            self.prices.loss_value,
-            cost_distribution=self.prices.cost_distribution,
+            self.prices,
+            cost_distribution=self.cost_distribution,
         )
         return type(self.contract).rents(inputs)
 

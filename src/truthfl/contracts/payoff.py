@@ -95,16 +95,16 @@ def server_payoff(
     return -kappa * loss - float(np.sum(pay_on_model(rule, model, profile, test_loss=loss)))
 
 
-WARN_PAY_OVER_COST = 3.0
-WARN_PAY_OVER_WORTH = 1.0
-
-
 @dataclass(frozen=True)
 class WarnFactors:
-    """Multiples of the cost, and of the worth, above which expected pay causes a warning."""
+    """Multiples of the work's cost, and of its worth to the operator, above which expected pay causes a warning."""
 
-    over_cost: float = WARN_PAY_OVER_COST
-    over_worth: float = WARN_PAY_OVER_WORTH
+    warn_pay_over_cost: float = 3.0
+    warn_pay_over_worth: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("warn_pay_over_cost", "warn_pay_over_worth"):
+            number(name, getattr(self, name), positive=True)
 
 
 @dataclass(frozen=True)
@@ -226,9 +226,9 @@ def plan_economics(
         has_cap=has_cap,
         paid_over_own_worth=None
         if own_worth is None
-        else int(np.count_nonzero(expected_pay > limits.over_worth * own_worth)),
-        warn_pay_over_cost=limits.over_cost,
-        warn_pay_over_worth=limits.over_worth,
+        else int(np.count_nonzero(expected_pay > limits.warn_pay_over_worth * own_worth)),
+        warn_pay_over_cost=limits.warn_pay_over_cost,
+        warn_pay_over_worth=limits.warn_pay_over_worth,
         places=places,
     )
 

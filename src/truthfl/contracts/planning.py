@@ -159,12 +159,9 @@ def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: Peop
             clients,
             fitted.model,
             training,
-            prices.loss_value,
-            budget=prices.budget,
-            margin=prices.margin,
-            confidence=prices.confidence,
+            prices,
             loss_error=lambda batches: error_and_variance(batches)[0],
-            cost_distribution=prices.cost_distribution,
+            cost_distribution=people.cost_distribution,
             stated=people.stated,
             solo=solo,
         )
@@ -186,7 +183,7 @@ def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: Peop
         loss_by_rounds=measure_loss_by_rounds(
             measurement.trial, side.test, measurement.trial_batches(contract.batch_size)
         ),
-        details=LossModelDetails(prices),
+        details=LossModelDetails(prices, people.cost_distribution),
         asked=np.arange(len(clients)),
         recipe=recipe,
         solo_cost=0.0 if solo is None else solo.cost,

@@ -18,8 +18,8 @@ from truthfl.contracts.setting import FloatArray
 
 SOLO_TERMS = ("solo_level", "solo_spread", "gate")
 SOLO_DROPPING_OUT = (
-    "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
-    "joint training, and is paid by the formula with no report taken. Who sends a model that is nearly the joint "
+    "A participant who sends no audition in time, or one whose loss is more than the gate above its level, takes no "
+    "part in the joint training and is paid by the formula with no report taken. A model that is nearly the joint "
     "model, or a solo model, of an earlier job of the same task has no solo loss. A model whose loss is more than the "
     "gate below its level is shown to the operator, who may refuse it by a signed command within audition_seconds; "
     "then it has no solo loss either."

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from truthfl.coded_text import coded, english, listed
+from truthfl.coded_text import coded, listed, untranslated
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import (
     PRIVATE_FILE_MODE,
@@ -371,7 +371,7 @@ def audition_record_fault(home: Path, offer: Offer, document: Document) -> str |
     if audition is None or record is None:
         return None
     committed, result = audition["commitment"], audition["result"]
-    reason = english(str(result["reason"])[:LONGEST_REASON])
+    reason = untranslated(str(result["reason"])[:LONGEST_REASON])
     if committed is None:
         words = "your computer sent the commitment to your model, and by the receipt none came ({reason}){word}"
         return coded("fault.commitment_struck", words, reason=reason, word=_signed_words(record.committed))
@@ -447,7 +447,7 @@ def record_fault(home: Path, document: Document) -> str | None:
         if fault is not None:
             return fault
         if one["taken"] is not True and own.round + 1 not in excused:
-            uncounted.append((own.round + 1, english(str(one.get("reason"))[:LONGEST_REASON])))
+            uncounted.append((own.round + 1, untranslated(str(one.get("reason"))[:LONGEST_REASON])))
     if uncounted:
         named: list[str] = [
             coded("fault.uncounted_round", "round {round}: {reason}", round=number, reason=reason)

@@ -9,20 +9,23 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib import resources
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from truthfl.contracts.setting import Clients, Constants, Training
+from truthfl.custom_code import in_folder
 from truthfl.errors import InputError
 from truthfl.job.classes_section import ClassesSection, classes_from
 from truthfl.job.jobs import ConstantsJob, DataJob
 from truthfl.job.sections import (
+    CONSTANTS_CONTRACT,
     DEFAULT_CONTRACT,
-    ContractChoice,
     PrivacySettings,
     ServerSettings,
+    contract_from,
     participants,
     task_from,
 )
@@ -88,7 +91,7 @@ def _job(tables: Mapping[str, Any], folder: Path) -> ConstantsJob | DataJob:
         "training": Training,
         "constants": Constants,
         "server": ServerSettings,
-        "contract": ContractChoice,
+        "contract": partial(contract_from, CONSTANTS_CONTRACT, folder),
     }
     data_sections: dict[str, Callable[..., Any]] = {
         "clients": participants,
@@ -97,7 +100,7 @@ def _job(tables: Mapping[str, Any], folder: Path) -> ConstantsJob | DataJob:
         "model": _plain_model,
         "server": ServerSettings,
         "privacy": PrivacySettings,
-        "contract": ContractChoice,
+        "contract": partial(contract_from, DEFAULT_CONTRACT, folder),
     }
     known = list(dict.fromkeys([*constants_sections, *data_sections, *OWN_SECTIONS]))
     unknown = [name for name in tables if name not in known]
@@ -109,13 +112,10 @@ def _job(tables: Mapping[str, Any], folder: Path) -> ConstantsJob | DataJob:
         raise InputError("[classes] belongs to a job with [data]; without samples there is nothing to label.")
     if misplaced:
         raise InputError(f"[{misplaced[0]}] does not belong to a job with [data]; it is measured from the data.")
-    defaults = {"contract": {"kind": DEFAULT_CONTRACT}} if sections is data_sections else {}
-    parts = {
-        name: _section(name, class_, tables.get(name, defaults.get(name, {}))) for name, class_ in sections.items()
-    }
+    parts = {name: _section(name, class_, tables.get(name, {})) for name, class_ in sections.items()}
     if sections is constants_sections:
         return ConstantsJob(**parts)
-    parts["server"] = replace(parts["server"], aggregation=_with_folder(parts["server"].aggregation, folder))
+    parts["server"] = replace(parts["server"], aggregation=in_folder(parts["server"].aggregation, folder))
     task = task_from(tables.get("task", {}), folder)
     _require_fitting(task, tables)
     if task.load().has_own_model:
@@ -135,12 +135,6 @@ def _require_fitting(task: TaskChoice, tables: Mapping[str, Any]) -> None:
         raise InputError(f"[model] belongs to the built-in tasks; {task.name} has its own model.")
     if tables.get("model", {}).get("kind") == "cnn" and not task.is_pictures:
         raise InputError(f'[model] kind is "cnn"; {task.name} are learned by "softmax", or by a custom task.')
-
-
-def _with_folder(aggregation: str, folder: Path) -> str:
-    """The name of a custom strategy with its file's full path; any other name unchanged."""
-    place, colon, name = aggregation.rpartition(":")
-    return f"{(folder / place).resolve()}{colon}{name}" if place.endswith(".py") else aggregation
 
 
 def _plain_model(kind: str = "softmax", filters: int = 8, penalty: float = 1e-3) -> ModelChoice:

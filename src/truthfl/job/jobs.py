@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.contracts.contract import Contract, CostDistribution, Evidence, People, PlanInputs, Prices, require_sound
+from truthfl.contracts.contract import Contract, Evidence, People, PlanInputs, require_sound
 from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.planning import PilotSide, Plan, make_plan
 from truthfl.contracts.setting import Clients, Constants, Training, require_rounds
@@ -23,7 +23,7 @@ from truthfl.job.sections import (
     Participants,
     PrivacySettings,
     ServerSettings,
-    cost_distribution,
+    contract_named,
     cost_range,
     require_sizes,
 )
@@ -55,9 +55,9 @@ class ConstantsJob:
         require_rounds(self.training, "[training] rounds")
         _require_screening(self.server, self.contract, self.clients)
 
-    def with_contract(self, kind: str) -> ConstantsJob:
-        """The same job with another contract."""
-        return replace(self, contract=ContractChoice(kind))
+    def with_contract(self, named: str) -> ConstantsJob:
+        """The same job with another contract: a kind, "FILE.py:Class" or "module:Class"."""
+        return replace(self, contract=contract_named(named))
 
     def loss_model(self) -> LossModel:
         """The bound that the server's settings select, as a loss model."""
@@ -70,10 +70,8 @@ class ConstantsJob:
             self.clients,
             model,
             self.training,
-            server.loss_value,
-            budget=server.budget,
-            margin=server.margin,
-            cost_distribution=_distribution(server),
+            server,
+            cost_distribution=server.distribution,
         )
         planned = self.contract.mechanism.plan(inputs)
         require_sound(planned, self.clients, model.truthful_loss(planned.batch_size))
@@ -151,9 +149,9 @@ class DataJob:
         """The same job with other clients."""
         return replace(self, clients=clients)
 
-    def with_contract(self, kind: str) -> DataJob:
-        """The same job with another contract."""
-        return replace(self, contract=ContractChoice(kind))
+    def with_contract(self, named: str) -> DataJob:
+        """The same job with another contract: a kind, "FILE.py:Class" or "module:Class"."""
+        return replace(self, contract=contract_named(named))
 
     def document(self) -> dict[str, Any]:
         """The job as JSON values, without absent sections and without full participation."""
@@ -161,7 +159,7 @@ class DataJob:
         participation = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
         privacy = self.privacy.document()
         return (
-            {"contract": asdict(self.contract)}
+            {"contract": self.contract.document()}
             | ({"privacy": privacy} if privacy else {})
             | ({} if self.task == PICTURES else {"task": self.task.portable()})
             | ({"classes": self.classes.document()} if self.classes else {})
@@ -209,28 +207,9 @@ class DataJob:
             side.pilot.participation,
             clients.name,
             None if clients.stated is None else np.array(clients.stated),
+            self.server.distribution,
         )
-        return make_plan(
-            self.contract.mechanism, PilotSide(side, self.tune_step, design), people, prices_of(self.server)
-        )
-
-
-def prices_of(server: ServerSettings) -> Prices:
-    """What the operator is ready to pay, according to [server]."""
-    return Prices(
-        server.loss_value,
-        server.budget,
-        server.budget_bounds,
-        server.margin,
-        server.confidence,
-        server.most_pay,
-        server.test_samples,
-        _distribution(server),
-    )
-
-
-def _distribution(server: ServerSettings) -> CostDistribution | None:
-    return None if server.cost_distribution is None else cost_distribution(server.cost_distribution)
+        return make_plan(self.contract.mechanism, PilotSide(side, self.tune_step, design), people, self.server)
 
 
 def _require_screening(server: ServerSettings, contract: ContractChoice, clients: Clients | Participants) -> None:

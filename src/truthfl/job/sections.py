@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truthfl.contracts.contract import MOST_PAY, Contract, CostDistribution
+from truthfl.contracts.contract import Contract, CostDistribution, Prices, require_multiple
 from truthfl.contracts.lceme.private_costs import VirtualCost
 from truthfl.contracts.loss_model import paper_bound, sound_bound
-from truthfl.contracts.payoff import WARN_PAY_OVER_COST, WARN_PAY_OVER_WORTH, WarnFactors
-from truthfl.contracts.registry import find_mechanism
+from truthfl.contracts.payoff import WarnFactors
+from truthfl.contracts.registry import find_mechanism, register_named, source_of
 from truthfl.contracts.setting import FloatArray, client_array, client_whole_numbers, names, number, whole_number
+from truthfl.custom_code import in_folder, without_folder
 from truthfl.errors import InputError
 from truthfl.instructions import SECONDS_A_LABEL
 from truthfl.learning.people.behaviour import Behaviour
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 
 YEAR = 366 * 86_400
-SECONDS = ("enrol_seconds", "answer_seconds", "label_seconds", "audition_seconds", "round_seconds")
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def _sizes(job: DataJob) -> Iterator[tuple[SizeLimit, str, float]]:
     yield ROUNDS, ROUNDS.field, training.rounds
     yield STEPS, STEPS.field, training.total_steps
     yield FILTERS, FILTERS.field, job.model.filters
-    for name in SECONDS:
-        yield WAITING, f"[server] {name}", getattr(job.server, name)
+    for one in fields(TimeLimits):
+        yield WAITING, f"[server] {one.name}", getattr(job.server, one.name)
     yield NOISE, NOISE.field, job.privacy.noise
     yield CLIP, CLIP.field, job.privacy.clip
 
@@ -282,7 +282,6 @@ def _screenable(distribution: CostDistribution) -> CostDistribution:
 BOUNDS = {"paper": paper_bound, "sound": sound_bound}
 DEFAULT_CONTRACT = "audition"  # of jobs on data
 CONSTANTS_CONTRACT = "lceme"  # of jobs without data
-BUDGET_BOUNDS = ("expected", "caps")
 LONGEST_CURRENCY = 20
 # Currencies of ISO 4217 that have no hundredths.
 WHOLE = frozenset("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split())  # noqa: SIM905
@@ -302,54 +301,9 @@ def usual_minor_units(currency: str) -> int:
 
 
 @dataclass(frozen=True)
-class ServerSettings:
-    """The fields of section [server].
+class TimeLimits:
+    """How long clients have to enrol, to answer an offer, to label, to send the solo model, and to report."""
 
-    loss_value         κ, the value of one unit of loss to the operator, in money
-    bound              of a `ConstantsJob`: the loss model to plan on, "paper" or "sound"
-    budget             upper limit of total pay: expected pay, or with budget_bounds = "caps" the most that can be paid;
-                       None for no limit
-    fewest_samples     of a `DataJob`: the server refuses a client with fewer samples than this and than their
-                       dataset_size
-    most_pay           of a `DataJob`: the largest cap of a client's pay, as a multiple of the cost of their work
-    most_expected_pay  of a `DataJob` whose contract has no cap: the largest expected pay, as such a multiple
-    warn_pay_over_cost   the plan warns if the expected pay of all clients is above this multiple of their work's cost
-    warn_pay_over_worth  the plan warns if expected pay is above this multiple of the work's worth to the operator
-    margin             money added to each client's base pay
-    confidence         of a `DataJob`: the probability that the margin keeps honest pay from falling below cost
-    test_samples       number of test samples over which the final loss is averaged
-    aggregation        how the reports of a round are combined: "mean", "trimmed", "median", or by a Flower strategy,
-                       "FILE.py:NAME"
-    cost_distribution  of the contract "lceme": the distribution of private sample costs, by the name and the parameters
-                       of a SciPy distribution; None if the costs of [clients] are known
-    loss_variance      of a `ConstantsJob`: variance of the loss between test samples
-    currency           name of the money
-    minor_units        number of the ledger's whole units in one unit of the job's money; by default 100 for EUR and
-                       other codes of ISO 4217, 1 for JPY and the like, 1000 for KWD and the like, and 1 for a currency
-                       that is not such a code
-    payment_note       how and when clients are paid, for clients to read: at most 300 letters, in the signed offers
-    enrol_seconds, answer_seconds, label_seconds, audition_seconds, round_seconds
-                       time limits for clients to enrol, to answer an offer, to label, to send the solo model, to report
-    """
-
-    loss_value: float = 1.0
-    bound: str = "paper"
-    budget: float | None = None
-    budget_bounds: str = "expected"
-    fewest_samples: int = 10
-    most_pay: float = MOST_PAY
-    most_expected_pay: float = 30.0
-    warn_pay_over_cost: float = WARN_PAY_OVER_COST
-    warn_pay_over_worth: float = WARN_PAY_OVER_WORTH
-    margin: float = 0.0
-    confidence: float = 0.95
-    test_samples: int = 1
-    aggregation: str = MEAN
-    cost_distribution: Mapping[str, Any] | None = None
-    loss_variance: float = 0.0
-    currency: str = "cent"
-    minor_units: int = None  # type: ignore[assignment]  # follows from the currency
-    payment_note: str = ""
     enrol_seconds: float = 600.0
     answer_seconds: float = 86_400.0
     label_seconds: float = 604_800.0
@@ -357,27 +311,36 @@ class ServerSettings:
     round_seconds: float = 600.0
 
     def __post_init__(self) -> None:
-        number("loss_value", self.loss_value, positive=True)
-        if self.budget is not None:
-            number("budget", self.budget, positive=True)
-        number("margin", self.margin)
-        whole_number("test_samples", self.test_samples, at_least=1)
-        number("loss_variance", self.loss_variance, at_least=0.0)
-        whole_number("fewest_samples", self.fewest_samples, at_least=1)
-        for setting in ("most_pay", "most_expected_pay"):
-            if (factor := number(setting, getattr(self, setting))) <= 1.0:
-                raise InputError(f"{setting} is {factor:g}; it must be above 1, for pay covers cost and a margin.")
-        for setting in ("warn_pay_over_cost", "warn_pay_over_worth"):
-            number(setting, getattr(self, setting), positive=True)
-        if self.budget_bounds not in BUDGET_BOUNDS:
-            raise InputError(
-                f"budget_bounds is {self.budget_bounds!r}; it must be one of {', '.join(map(repr, BUDGET_BOUNDS))}."
-            )
-        require_aggregation(self.aggregation)
-        if self.cost_distribution is not None:
-            cost_distribution(self.cost_distribution)
-        for setting in SECONDS:
-            number(setting, getattr(self, setting), positive=True)
+        for one in fields(TimeLimits):
+            number(one.name, getattr(self, one.name), positive=True)
+
+    def label_time_warnings(self, most_labels: int) -> list[str]:
+        """The warning if a client who labels by hand has too little time for their samples."""
+        needed = SECONDS_A_LABEL * most_labels
+        if needed <= self.label_seconds:
+            return []
+        return [
+            f"Beware: up to {most_labels:,} labels at {SECONDS_A_LABEL:g} seconds each take {needed:,.0f} seconds, and "
+            f"label_seconds is {self.label_seconds:,.0f}: a participant who labels by hand will not finish in time."
+        ]
+
+
+@dataclass(frozen=True)
+class MoneySettings:
+    """The money of a job, and how clients get it.
+
+    currency      name of the money
+    minor_units   number of the ledger's whole units in one unit of the job's money; by default 100 for EUR and other
+                  codes of ISO 4217, 1 for JPY and the like, 1000 for KWD and the like, and 1 for a currency that is not
+                  such a code
+    payment_note  how and when clients are paid, for clients to read: at most 300 letters, in the signed offers
+    """
+
+    currency: str = "cent"
+    minor_units: int = None  # type: ignore[assignment]  # follows from the currency
+    payment_note: str = ""
+
+    def __post_init__(self) -> None:
         if not isinstance(self.currency, str) or not _is_word(self.currency):
             raise InputError(
                 f"currency is {str(self.currency)[:LONGEST_CURRENCY]!a}; it must be three letters, as EUR, or a word "
@@ -391,25 +354,46 @@ class ServerSettings:
                 f"payment_note is {plain(repr(self.payment_note), 60)}; it must be a text of at most "
                 f"{LONGEST_PAYMENT_NOTE} letters in one line, without control characters."
             )
-        if not 0.5 <= number("confidence", self.confidence) < 1.0:
-            raise InputError(f"confidence is {self.confidence:g}; it must be a number from 0.5 up to, but not, 1.")
+
+
+@dataclass(frozen=True)
+class ServerSettings(TimeLimits, MoneySettings, WarnFactors, Prices):
+    """The fields of section [server]: those of its four parts, and these.
+
+    bound              of a `ConstantsJob`: the loss model to plan on, "paper" or "sound"
+    fewest_samples     of a `DataJob`: the server refuses a client with fewer samples than this and than their
+                       dataset_size
+    most_expected_pay  of a `DataJob` whose contract has no cap: the largest expected pay, as a multiple of its cost
+    aggregation        how the reports of a round are combined: "mean", "trimmed", "median", or by a Flower strategy,
+                       "FILE.py:NAME"
+    cost_distribution  of the contract "lceme": the distribution of private sample costs, by the name and the parameters
+                       of a SciPy distribution; None if the costs of [clients] are known
+    loss_variance      of a `ConstantsJob`: variance of the loss between test samples
+    """
+
+    bound: str = "paper"
+    fewest_samples: int = 10
+    most_expected_pay: float = 30.0
+    aggregation: str = MEAN
+    cost_distribution: Mapping[str, Any] | None = None
+    loss_variance: float = 0.0
+
+    def __post_init__(self) -> None:
+        for part in (Prices, WarnFactors, MoneySettings, TimeLimits):
+            part.__post_init__(self)
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:
             raise InputError(f"bound is {self.bound!r}; it must be one of {', '.join(map(repr, BOUNDS))}.")
-
-    def label_time_warnings(self, most_labels: int) -> list[str]:
-        """The warning if a client who labels by hand has too little time for their samples."""
-        needed = SECONDS_A_LABEL * most_labels
-        if needed <= self.label_seconds:
-            return []
-        return [
-            f"Beware: up to {most_labels:,} labels at {SECONDS_A_LABEL:g} seconds each take {needed:,.0f} seconds, and "
-            f"label_seconds is {self.label_seconds:,.0f}: a participant who labels by hand will not finish in time."
-        ]
+        whole_number("fewest_samples", self.fewest_samples, at_least=1)
+        require_multiple("most_expected_pay", self.most_expected_pay)
+        require_aggregation(self.aggregation)
+        if self.cost_distribution is not None:
+            cost_distribution(self.cost_distribution)
+        number("loss_variance", self.loss_variance, at_least=0.0)
 
     @property
-    def warn_factors(self) -> WarnFactors:
-        """The multiples above which the plan warns of expected pay."""
-        return WarnFactors(self.warn_pay_over_cost, self.warn_pay_over_worth)
+    def distribution(self) -> CostDistribution | None:
+        """`cost_distribution` as the object of SciPy."""
+        return None if self.cost_distribution is None else cost_distribution(self.cost_distribution)
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON values."""
@@ -423,15 +407,42 @@ class ServerSettings:
 
 @dataclass(frozen=True)
 class ContractChoice:
-    """The fields of section [contract]: the kind of a registered mechanism."""
+    """The contract of a job.
+
+    kind  of a registered mechanism
+    use   "FILE.py:Class" with an absolute path, or "module:Class": a custom one, which this registers; "" for others
+    """
 
     kind: str = CONSTANTS_CONTRACT
+    use: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str):
             raise InputError(f"kind is {self.kind!r}; it must be a text.")
-        find_mechanism(self.kind)
+        object.__setattr__(self, "kind", self.mechanism.kind)
 
     @property
     def mechanism(self) -> type[Contract]:
-        return find_mechanism(self.kind)
+        return register_named(self.use) if self.use else find_mechanism(self.kind)
+
+    def document(self) -> dict[str, str]:
+        """JSON values: the kind; of a custom contract also its name without folder and the digest of its file."""
+        if not self.use:
+            return {"kind": self.kind}
+        return {"kind": self.kind, "use": without_folder(self.use), "source": source_of(self.use)}
+
+
+def contract_named(text: str, folder: Path = Path()) -> ContractChoice:
+    """The contract that a kind, "FILE.py:Class" or "module:Class" names; the FILE.py is in the folder."""
+    return ContractChoice(use=in_folder(text, folder)) if ":" in text else ContractChoice(text)
+
+
+def contract_from(default: str, folder: Path, kind: str | None = None, use: str | None = None) -> ContractChoice:
+    """The contract of a section [contract] with these fields, in a file in this folder."""
+    if use is None:
+        return ContractChoice(default if kind is None else kind)
+    if kind is not None:
+        raise InputError("kind and use are both given; use names a class, which has a kind.")
+    if not isinstance(use, str) or ":" not in use:
+        raise InputError(f'use is {use!r}; it must be "FILE.py:Class" or "module:Class".')
+    return contract_named(use, folder)

@@ -46,11 +46,11 @@ from truthfl.files import (
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.canonical import Document, canonical_bytes, read_document
 from truthfl.ledger.checking import check
-from truthfl.ledger.database import read_address
 from truthfl.ledger.documents import signed
-from truthfl.ledger.engines import copied_and_locked
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.signing import PrivateKey, public_line, signed_by
+from truthfl.ledger.sql.database import read_address
+from truthfl.ledger.sql.engines import copied_and_locked
 
 FIELDS = frozenset(("kind", "sequence", "hash", "at", "public_key"))
 

@@ -26,20 +26,6 @@ from sqlalchemy import URL, Connection, CursorResult, Select, func, select, tupl
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document
-from truthfl.ledger.database import (
-    ENTRIES,
-    Database,
-    Result,
-    Tell,
-    create_unless_there,
-    missing_guards,
-    read_address,
-    require_ledger,
-    retry,
-    retry_through_outages,
-    tell_on_standard_error,
-)
-from truthfl.ledger.engines import postgresql, sqlite_to_read, sqlite_to_write
 from truthfl.ledger.entry import (
     CheckedItem,
     Conflict,
@@ -55,6 +41,20 @@ from truthfl.ledger.entry import (
     row_line,
 )
 from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.ledger.sql.database import (
+    ENTRIES,
+    Database,
+    Result,
+    Tell,
+    create_unless_there,
+    missing_guards,
+    read_address,
+    require_ledger,
+    retry,
+    retry_through_outages,
+    tell_on_standard_error,
+)
+from truthfl.ledger.sql.engines import postgresql, sqlite_to_read, sqlite_to_write
 from truthfl.texts import plain
 
 _columns = attrgetter("sequence", "at", "job", "kind", "key", "payload", "previous", "hash", "salt", "signature")

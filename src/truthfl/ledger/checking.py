@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
+from truthfl.amounts import minor_money
+from truthfl.contracts.registry import require_named
 from truthfl.ledger.canonical import Document, canonical_bytes, commitment, digest
 from truthfl.ledger.command_rows import admission_faults, command_faults, end_faults
 from truthfl.ledger.documents import answer_fault, final_fault, offer_fault
 from truthfl.ledger.entry import KINDS, Entry, Fault, broken_link, fault_at, is_row_signed, job_row_key
-from truthfl.ledger.evidence import level_shifts, minor_money, passes
-from truthfl.ledger.job_view import JobView, hold_faults, job_view
+from truthfl.ledger.evidence import level_shifts, passes
+from truthfl.ledger.held_models import hold_faults
+from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipts import ROW_FIELDS, JobReceipts, ledger_differs, receipt_fault
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
@@ -98,7 +101,8 @@ def _offers_in_force(view: JobView) -> tuple[Offer, ...]:
 def check(entries: Sequence[Entry]) -> Fault | None:
     """The first fault in all rows of a ledger; None if there is none.
 
-    A row that its operator did not sign is named first, because other faults may follow from it.
+    A row that its operator did not sign is named first, because other faults may follow from it. Raise `InputError` if
+    a job names a custom contract that is not registered.
     """
     broken = broken_link(entries)
     unsigned, faults = list[Fault](), [] if broken is None else [broken]
@@ -110,11 +114,20 @@ def check(entries: Sequence[Entry]) -> Fault | None:
         own_unsigned, signed = _signed_rows(rows)
         unsigned += own_unsigned
         if signed and broken is None:
+            require_contract(signed[0])
             faults += _faults(job_view(job, signed), entries)
     first, other = (min(found, key=lambda fault: fault.position, default=None) for found in (unsigned, faults))
     if first is None or other is None:
         return first or other
     return Fault(first.position, f"{first.message}; besides, {other.message}")
+
+
+def require_contract(job: Entry) -> None:
+    """Raise `InputError` if the job names a custom contract that is not here: its pay cannot be recomputed."""
+    document = job.document.get("job")
+    contract = document.get("contract") if isinstance(document, Mapping) else None
+    if isinstance(contract, Mapping) and {"kind", "use", "source"} <= set(contract):
+        require_named(contract, job.job)
 
 
 def _signed_rows(rows: Sequence[Entry]) -> tuple[list[Fault], list[Entry]]:

@@ -16,11 +16,9 @@ from truthfl.errors import InputError, ServiceError
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.commands import (
     END,
-    INVITE,
     Command,
+    CommandLog,
     code_digest,
-    next_fault,
-    read_command,
     read_time,
     valid_commands,
 )
@@ -52,15 +50,13 @@ def give_command(ledger: Ledger, job: str, key: PrivateKey, decide: Callable[[],
 def command_faults(view: JobView) -> Iterator[Fault]:
     """Faults of commands: their numbers, their form, and whether the job's operator signed them."""
     operator_key = "" if view.job is None else str(view.job.document["operator_key"])
-    last: Command | None = None
+    log = CommandLog(view.name, operator_key)
     for number, entry in enumerate(view.commands, start=1):
         if entry.key != str(number):
             yield fault_at(entry, f"it is where command {number} should be")
-        fault = next_fault(entry.document, view.name, operator_key, last)
+        fault = log.add(entry)
         if fault is not None:
             yield fault_at(entry, fault)
-        else:
-            last = read_command(entry.document)
 
 
 def admission_faults(view: JobView) -> Iterator[Fault]:
@@ -76,13 +72,8 @@ def admission_fault(view: JobView, entry: Entry) -> str | None:
     document = entry.document
     if set(document) != {"client", "public_key", "invitation", "code"}:
         return "it does not have the parts of an admission"
-    invited = (
-        row.sequence
-        for row, command in view.valid_commands
-        if command.kind == INVITE
-        and (command.fields["name"], command.fields["code_digest"]) == (document["client"], entry.key)
-    )
-    if next(invited, entry.sequence) >= entry.sequence:
+    invitation = view.state.invitations.get((document["client"], entry.key))
+    if invitation is None or invitation[0].sequence >= entry.sequence:
         return "the operator did not invite them before it"
     code = document["code"]
     if not is_plain(code, LONGEST_NAME) or code_digest(code) != entry.key or document["invitation"] != entry.key:
@@ -159,9 +150,9 @@ def admit(ledger: Ledger, job: str, request: Mapping[str, Any]) -> tuple[str, st
         raise InputError(NO_INVITATION)
     key, digest = normal_public_line(str(request.get("public_key", ""))), code_digest(code)
     view = admission_view(ledger, job)
-    invitation = _invitation(view, name, digest)
-    if invitation is None:
+    if (name, digest) not in view.state.invitations:
         raise InputError(NO_INVITATION)
+    _, invitation = view.state.invitations[name, digest]
     used = view.admissions.get(digest)
     if used is not None:
         if used.document["public_key"] != key:
@@ -197,7 +188,7 @@ def keys_by_admission(ledger: Ledger, job: str, names: Collection[str]) -> dict[
     A client who is not invited to this job, but was admitted to an earlier one of the same operator, keeps that key.
     """
     view = admission_view(ledger, job)
-    invited = {command.fields["name"] for _, command in view.valid_commands if command.kind == INVITE}
+    invited = {name for name, _ in view.state.invitations}
     earlier: dict[str, str] = {}
     for other in dict.fromkeys(entry.job for entry in ledger.entries(kind=ADMISSION) if entry.job != job):
         seen = admission_view(ledger, other)
@@ -209,11 +200,3 @@ def keys_by_admission(ledger: Ledger, job: str, names: Collection[str]) -> dict[
 
 def _operator_of(view: JobView) -> str | None:
     return None if view.job is None else view.job.document.get("operator_key")
-
-
-def _invitation(view: JobView, name: str, digest: str) -> Command | None:
-    """The operator's invitation of this name with this code; None if there is none."""
-    for _, command in view.valid_commands:
-        if command.kind == INVITE and command.fields["name"] == name and command.fields["code_digest"] == digest:
-            return command
-    return None

@@ -7,7 +7,7 @@ database is imported, because participants' pages read commands too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from hashlib import sha256
@@ -122,13 +122,34 @@ def next_fault(signed_command: Document, job: str, operator_key: str, last: Comm
     return None if document["previous"] == previous else "it does not have the digest of the command before"
 
 
+class CommandLog:
+    """The operator's commands to one job, read row by row.
+
+    given   the valid ones, each with its row
+    state   what they amount to
+    """
+
+    def __init__(self, job: str, operator_key: str) -> None:
+        self.job, self.operator_key = job, operator_key
+        self.given: list[tuple[Entry, Command]] = []
+        self.state = CommandState()
+
+    def add(self, entry: Entry) -> str | None:
+        """Read the next row; return its fault, or None if it is the operator's next command."""
+        fault = next_fault(entry.document, self.job, self.operator_key, self.given[-1][1] if self.given else None)
+        if fault is None:
+            command = read_command(entry.document)
+            self.given.append((entry, command))
+            self.state = self.state.after(command)
+        return fault
+
+
 def valid_commands(entries: Iterable[Entry], job: str, operator_key: str) -> list[tuple[Entry, Command]]:
     """The rows with the operator's commands to this job, in sequence, each with its command."""
-    valid: list[tuple[Entry, Command]] = []
+    log = CommandLog(job, operator_key)
     for entry in entries:
-        if next_fault(entry.document, job, operator_key, valid[-1][1] if valid else None) is None:
-            valid.append((entry, read_command(entry.document)))
-    return valid
+        log.add(entry)
+    return log.given
 
 
 def code_digest(code: str) -> str:
@@ -180,37 +201,38 @@ REMOVED = "removed by the operator"  # how the reason of a rejection begins
 class CommandState:
     """The state of a job after some commands.
 
-    ended     the first command that ended it; None if there was none
-    removed   by name: the reason, as it stands in rejections
-    extended  by stage: the deadline, moved by the pauses since it was set
+    paused_since  None while it is not paused
+    ended         the first command that ended it; None if there was none
+    removed       by name: the reason, as it stands in rejections
+    extended      by stage: the deadline, moved by the pauses since it was set
     """
 
-    paused: bool = False
+    paused_since: datetime | None = None
     ended: Command | None = None
     removed: Mapping[str, str] = field(default_factory=dict)
     extended: Mapping[str, datetime] = field(default_factory=dict)
 
+    @property
+    def paused(self) -> bool:
+        """Whether the job is paused, and not ended."""
+        return self.paused_since is not None and self.ended is None
 
-def state_after(commands: Iterable[Command]) -> CommandState:
-    """The state after these commands, which are valid and in order."""
-    paused_since: datetime | None = None
-    ended: Command | None = None
-    removed: dict[str, str] = {}
-    extended: dict[str, datetime] = {}
-    for command in commands:
-        if command.kind == PAUSE and paused_since is None:
-            paused_since = command.time
-        elif command.kind == RESUME and paused_since is not None:
-            length = max(command.time - paused_since, timedelta())
-            extended = {stage: until + length for stage, until in extended.items()}
-            paused_since = None
-        elif command.kind == END:
-            ended = ended or command
-        elif command.kind == REMOVE:
-            removed.setdefault(command.fields["client"], removal_reason(command))
-        elif command.kind == EXTEND:
-            extended[command.fields["stage"]] = read_time(command.fields["until"])
-    return CommandState(paused_since is not None and ended is None, ended, removed, extended)
+    def after(self, command: Command) -> CommandState:
+        """The state after this command, which is valid and comes next."""
+        if command.kind == PAUSE and self.paused_since is None:
+            return replace(self, paused_since=command.time)
+        if command.kind == RESUME and self.paused_since is not None:
+            length = max(command.time - self.paused_since, timedelta())
+            extended = {stage: until + length for stage, until in self.extended.items()}
+            return replace(self, paused_since=None, extended=extended)
+        if command.kind == END and self.ended is None:
+            return replace(self, ended=command)
+        if command.kind == REMOVE and command.fields["client"] not in self.removed:
+            return replace(self, removed={**self.removed, command.fields["client"]: removal_reason(command)})
+        if command.kind == EXTEND:
+            deadline = {command.fields["stage"]: read_time(command.fields["until"])}
+            return replace(self, extended={**self.extended, **deadline})
+        return self
 
 
 def removal_reason(command: Command) -> str:

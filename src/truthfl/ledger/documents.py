@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from truthfl.coded_text import coded, english
+from truthfl.coded_text import coded, untranslated
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.signing import (
@@ -118,7 +118,7 @@ def answer_fault(signed_answer: Document, offer: Offer) -> str | None:
         return coded("fault.answer_parts", "it does not have the parts of an answer")
     for name, value in expected.items():
         if document.get(name) != value:
-            return coded("fault.answer_field", "its {name} is not the offer's", name=english(name))
+            return coded("fault.answer_field", "its {name} is not the offer's", name=untranslated(name))
     if has_key and not (is_agreement_line(document["agreement_key"]) and is_list_line(document["list_key"])):
         return coded("fault.answer_agreement_key", "its agreement_key is no public key of X25519")
     signature = str(signed_answer["signature"])

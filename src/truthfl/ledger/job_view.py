@@ -1,156 +1,29 @@
-"""The ledger's entries of one job by kind, and the solo models that are held.
+"""The rows of one job in the ledger by kind, and what pay follows from them.
 
-A "hold" row comes before the audition's result. A known model has no solo loss and is not paid. On a model that is too
-good the operator decides by a signed command. If they do not refuse it in time, its pay is settled like any other. It
-is not paid out before they accept it.
+Who agreed, took part and delivered is in the `JobState` that is folded from the same rows. It passes over rows that
+cannot be read; here their errors are raised.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from truthfl.coded_text import coded
 from truthfl.errors import InputError
-from truthfl.ledger.canonical import Document
-from truthfl.ledger.commands import ACCEPT, END, REFUSE, Command, valid_commands
-from truthfl.ledger.entry import KINDS, Entry, Fault, fault_at
-from truthfl.ledger.evidence import is_too_good, level_shifts
-from truthfl.ledger.terms import Agreement, JobTerms, Offer, job_terms_from, list_digest, loss_rise, offer_from
-from truthfl.texts import LONGEST_NAME, plain
+from truthfl.ledger.commands import END, Command
+from truthfl.ledger.entry import KINDS, Entry
+from truthfl.ledger.job_state import ACCEPTED, JobState
+from truthfl.ledger.terms import Agreement, JobTerms, Offer, list_digest, loss_rise
 
-FIELDS = frozenset(("client", "offer", "model", "solo_loss", "level_shift", "known"))
 LOST_START = 0  # instead of a lost round: the solo models from which the rounds start are lost
-REFUSED = "The operator refused it"  # how the reason of a refused model begins
 
 
 def lost_in_words(lost: int) -> str:
     """Why the model is lost, in words: this round, or `LOST_START`."""
     return f"round {lost} could not be repeated" if lost else "the solo models from which training starts are gone"
-
-
-def known_model(known: Document) -> str:
-    """The earlier model that a known one is like, in words."""
-    return f"{'a solo' if known['solo'] else 'the joint'} model of the earlier job {known['job']}"
-
-
-def decision_on(view: JobView, name: str, before: int | None = None) -> tuple[Entry, Command] | None:
-    """The operator's first decision on a held model, and its row; None if there is none yet.
-
-    before   the sequence number before which it must have been made
-    """
-    held = view.holds.get(name)
-    if held is None or held.document["known"] is not None:
-        return None
-    for entry, command in view.valid_commands:
-        about = command.kind in (ACCEPT, REFUSE) and command.fields["client"] == name
-        if about and entry.sequence > held.sequence and (before is None or entry.sequence < before):
-            return entry, command
-    return None
-
-
-def waiting_names(view: JobView) -> list[str]:
-    """The clients on whose models the operator can decide now."""
-    return [
-        name
-        for name, entry in view.holds.items()
-        if entry.document["known"] is None and name not in view.auditions and decision_on(view, name) is None
-    ]
-
-
-def unseen_names(view: JobView) -> list[str]:
-    """The clients whose too good models are settled as offered and still await the operator's decision."""
-    return [
-        name
-        for name, entry in view.holds.items()
-        if entry.document["known"] is None and name in view.auditions and decision_on(view, name) is None
-    ]
-
-
-def unseen_sentence(job: str, name: str) -> str:
-    """The sentence for the operator about one of them."""
-    who = plain(name, LONGEST_NAME)
-    return (
-        f"Nobody decided on the solo model of {who} in job {plain(job)}, which is better than honest ones are once in "
-        f"10,000 times: look before you pay. The payment is left out until you say truthfl accept {who}."
-    )
-
-
-def refusal_of(view: JobView, name: str) -> Entry | None:
-    """The row of the command by which a held model was refused before its result was written; None if it was not."""
-    result = view.auditions.get(name)
-    decided = decision_on(view, name, None if result is None else result.sequence)
-    return decided[0] if decided is not None and decided[1].kind == REFUSE else None
-
-
-def hold_faults(view: JobView) -> Iterator[Fault]:
-    """Faults of held models: only what is too good or known is held, all of it is, and pay follows the decision."""
-    if view.agreement is None or not view.agreement.terms.has_solo_models:
-        for entry in view.holds.values():
-            yield fault_at(entry, "the client has no contract with an audition")
-        return
-    offers = {offer.client.name: offer for offer in view.agreement.offers}
-    for name, entry in view.holds.items():
-        fault = _form_fault(view, entry, offers.get(name))
-        if fault is not None:
-            yield fault_at(entry, fault)
-            return
-    if set(view.auditions) != set(offers):
-        return
-    losses = {name: entry.document["solo_loss"] for name, entry in view.auditions.items()}
-    for name, entry in view.holds.items():
-        losses[name] = entry.document["solo_loss"] if entry.document["known"] is None else None
-    shifts = level_shifts(tuple(offers.values()), losses)
-    for name, entry in view.auditions.items():
-        held, document = view.holds.get(name), entry.document
-        known = held is not None and held.document["known"] is not None
-        if not known and is_too_good(offers[name], losses[name], shifts[name]) != (held is not None):
-            yield fault_at(held or entry, "whether the operator was to look at the model is not what the offer says")
-        if held is None:
-            if document["model"] is not None and document["solo_loss"] is None:
-                yield fault_at(entry, "it has a model and no loss")
-            continue
-        if not known and held.document["level_shift"] != shifts[name]:
-            yield fault_at(
-                held, f"the level's shift is {held.document['level_shift']}; recomputed it is {shifts[name]}"
-            )
-        if held.sequence > entry.sequence or held.document["model"] != document["model"]:
-            yield fault_at(held, "it is of another model than the audition's, or comes after it")
-        counts = None if known or refusal_of(view, name) is not None else held.document["solo_loss"]
-        if document["solo_loss"] != counts:
-            yield fault_at(entry, "its loss is not what was held, and the operator did not refuse it before")
-
-
-def _form_fault(view: JobView, entry: Entry, offer: Offer | None) -> str | None:
-    document = entry.document
-    if offer is None or set(document) != FIELDS or (document["client"], document["offer"]) != (entry.key, offer.hash):
-        return "it is of another client or offer, or does not have the parts of a held model"
-    known = document["known"]
-    if known is not None and set(known) != {"job", "likeness", "solo"}:
-        return "it does not say which earlier model it is like"
-    committed = view.commitments.get(entry.key)
-    if committed is None or committed.sequence > entry.sequence:
-        return "its model was not committed to before"
-    return None
-
-
-def receipt_hold_fault(document: Document, offer: Offer) -> str | None:
-    """The fault of a receipt's solo model without a loss: it must be known, or too good and refused by a command."""
-    held, result = document["audition"]["held"], document["audition"]["result"]
-    refused = any(one["document"]["kind"] == REFUSE for one in document.get("commands", {}).values())
-    if held is None:
-        sound = not refused and (result["model"] is None or result["solo_loss"] is not None)
-    else:
-        own = (offer.client.name, offer.hash, result["model"])
-        sound = set(held) == FIELDS and (held["client"], held["offer"], held["model"]) == own
-        known = sound and held["known"] is not None
-        sound = sound and (known or is_too_good(offer, held["solo_loss"], held["level_shift"]))
-        sound = sound and result["solo_loss"] == (None if known or refused else held["solo_loss"])
-    words = "its solo model is not paid, and it has neither an earlier model that it is like nor the operator's command"
-    return None if sound else coded("fault.held", words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,29 +61,48 @@ class JobView:
     acknowledgements: dict[str, Entry] = field(default_factory=dict)
     payments: list[Entry] = field(default_factory=list)
 
+    entries: list[Entry] = field(default_factory=list)
+
+    @cached_property
+    def state(self) -> JobState:
+        """What all these rows amount to."""
+        state = JobState(self.name)
+        for entry in self.entries:
+            state.add(entry)
+        return state
+
+    def state_by(self, kind: str) -> JobState:
+        """The state; raise the error of the first row of this kind that cannot be read."""
+        if kind in self.state.errors:
+            raise self.state.errors[kind]
+        return self.state
+
     @cached_property
     def agreement(self) -> Agreement | None:
         """The offers of the last version and the job's terms; None unless all these offers were accepted."""
-        version = self.last_version
-        offers = self.offers_of(version)
-        if not offers or not all(offer.key in self.answers and _accepts(self.answers[offer.key]) for offer in offers):
+        clients = self.state_by("offer").in_force
+        if not clients or not all(client.answer == ACCEPTED for client in clients):
             return None
-        return Agreement(self.terms_of(version, offers), offers)
+        offers = tuple(client.offers[client.version] for client in clients)
+        return Agreement(self.terms_of(self.state.version, offers), offers)
 
     @property
     def last_version(self) -> int:
         """The version of the newest offers; 0 if there are none."""
-        return max((int(key.split("/")[0]) for key in self.offers), default=0)
+        return self.state_by("offer").version
 
     def offers_of(self, version: int) -> tuple[Offer, ...]:
         """This version's offers, in the clients' order."""
-        documents = [entry.document for key, entry in self.offers.items() if key.startswith(f"{version}/")]
-        return tuple(sorted(map(offer_from, documents), key=lambda offer: offer.client.index))
+        clients = self.state_by("offer").clients.values()
+        offers = [client.offers[version] for client in clients if version in client.offers]
+        return tuple(sorted(offers, key=lambda offer: offer.client.index))
 
     def terms_of(self, version: int, offers: tuple[Offer, ...]) -> JobTerms:
         """The job's terms in this version: from the plan, if there is one."""
-        plan = next((entry.document for entry in self.plans if entry.key == str(version)), {})
-        return job_terms_from(plan["terms"]) if "terms" in plan else offers[0].job
+        known = self.state.terms_of
+        if version not in known and any(entry.key == str(version) for entry in self.plans):
+            known = self.state_by("plan").terms_of
+        return known.get(version, offers[0].job)
 
     @property
     def minor_units(self) -> int:
@@ -228,21 +120,23 @@ class JobView:
             return agreement
         if not self.auditions:
             return None
-        passed = {name for name, entry in self.auditions.items() if entry.document["passed"] is True}
-        return Agreement(agreement.terms, tuple(offer for offer in agreement.offers if offer.client.name in passed))
+        clients = self.state_by("audition").clients
+        passed = tuple(offer for offer in agreement.offers if clients[offer.client.name].passed)
+        return Agreement(agreement.terms, passed)
 
     @cached_property
     def asked(self) -> Counter[str]:
         """Number of rounds in which each client was asked for a report; a round without a list asked all clients."""
-        listed = Counter(client for entry in self.rounds for client in entry.document.get("asked", ()))
-        all_asked = sum("asked" not in entry.document for entry in self.rounds)
-        listed.update(dict.fromkeys(self._names_taking_part, all_asked))
-        return +listed  # without zeros
+        state = self.state_by("round")
+        asked = Counter({name: client.asked_listed for name, client in state.clients.items()})
+        asked.update(dict.fromkeys(self._names_taking_part, state.all_asked))
+        return +asked  # without zeros
 
     @cached_property
     def delivered(self) -> Counter[str]:
         """Number of rounds in which each client's report was taken."""
-        return self.asked - Counter(client for entry in self.rounds for client in entry.document["missing"])
+        clients = self.state_by("round").clients
+        return self.asked - Counter({name: client.missing for name, client in clients.items()})
 
     @cached_property
     def round_sets(self) -> list[tuple[Entry, frozenset[str], frozenset[str]]]:
@@ -291,11 +185,10 @@ class JobView:
         rounds = self.taking_part.terms.rounds
         return Counter({name: stated.get(name, rounds) for name in self._names_taking_part})
 
-    @cached_property
+    @property
     def valid_commands(self) -> list[tuple[Entry, Command]]:
         """The operator's well-formed and signed commands, each with its entry."""
-        operator_key = "" if self.job is None else str(self.job.document.get("operator_key"))
-        return valid_commands(self.commands, self.name, operator_key)
+        return self.state_by("command").commands.given
 
     @cached_property
     def end_command(self) -> Entry | None:
@@ -367,8 +260,8 @@ class JobView:
 
 def job_view(name: str, entries: Iterable[Entry]) -> JobView:
     """The entries of the job with this name, sorted by kind; `entries` are that job's, in order."""
-    view = JobView(name)
-    for entry in entries:
+    view = JobView(name, entries=list(entries))
+    for entry in view.entries:
         if entry.kind in ("job", "ended", "test"):
             object.__setattr__(view, entry.kind, entry)
         elif entry.kind in ("command", "plan", "start", "round", "rejection", "payment"):
@@ -389,8 +282,3 @@ def select_job(jobs: list[str], requested: str | None, where: str) -> str:
     if len(jobs) != 1:
         raise InputError(f"{where} has {len(jobs)} jobs{': ' if jobs else ''}{', '.join(jobs)}; name one with --job.")
     return jobs[0]
-
-
-def _accepts(entry: Entry) -> bool:
-    answer = entry.document.get("document")
-    return isinstance(answer, dict) and answer.get("kind") == "acceptance"

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 from truthfl.errors import InputError, ServiceError
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.entry import Conflict, Entry, Fault, Item
-from truthfl.ledger.job_view import job_view, unseen_names, unseen_sentence
+from truthfl.ledger.held_models import unseen_names, unseen_sentence
+from truthfl.ledger.job_view import job_view
 from truthfl.texts import csv_text
 
 if TYPE_CHECKING:

@@ -18,13 +18,15 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-from truthfl.coded_text import amount, coded, english
+from truthfl.amounts import minor_money
+from truthfl.coded_text import amount, coded, untranslated
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, canonical_bytes, commitment
 from truthfl.ledger.documents import answer_fault, final_fault, offer_fault, signed
 from truthfl.ledger.entry import Entry, link_fault, payload_digest
-from truthfl.ledger.evidence import SoloEvidence, minor_money
-from truthfl.ledger.job_view import JobView, receipt_hold_fault
+from truthfl.ledger.evidence import SoloEvidence
+from truthfl.ledger.held_models import receipt_hold_fault
+from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import (
     commands_fault,
     commands_part,
@@ -148,7 +150,9 @@ def links_fault(document: Document) -> str | None:
     proof = document["proof"]
     if not isinstance(proof, Mapping) or set(proof) != PROOF_FIELDS:
         parts = ", ".join(sorted(PROOF_FIELDS))
-        return coded("fault.proof_parts", "its proof must have the parts {parts} and no others", parts=english(parts))
+        return coded(
+            "fault.proof_parts", "its proof must have the parts {parts} and no others", parts=untranslated(parts)
+        )
     first, last, links, paths = (proof[name] for name in ("first", "last", "links", "paths"))
     if type(first) is not int or type(last) is not int or not 1 <= first <= last:
         return coded("fault.proof_range", "its proof is of no range of entries")
@@ -164,7 +168,7 @@ def links_fault(document: Document) -> str | None:
     for link, path in zip(links, paths, strict=True):
         fault = link_fault(link)
         if fault is not None:
-            return coded("fault.proof_link", "a link of its proof does not hold: {fault}", fault=english(fault))
+            return coded("fault.proof_link", "a link of its proof does not hold: {fault}", fault=untranslated(fault))
         if not before < link["sequence"] <= last:
             return coded(
                 "fault.proof_order",
@@ -297,7 +301,9 @@ def _final_word_fault(word: Document | None, tested: str, offer: Offer) -> str |
         return None
     fault = final_fault(word, offer)
     if fault is not None:
-        return coded("fault.final_word", "their word on the final model does not hold: {fault}", fault=english(fault))
+        return coded(
+            "fault.final_word", "their word on the final model does not hold: {fault}", fault=untranslated(fault)
+        )
     if word["document"]["model"] == tested:
         return None
     return coded("fault.tested_unsigned", "another model was tested than the one they signed for")
@@ -339,7 +345,7 @@ def receipt_fault(receipt: Document) -> str | None:
     try:
         return _fault(receipt)
     except Exception as error:  # it may contain anything, and so may values computed from it
-        details = english(f"{type(error).__name__}: {error}")
+        details = untranslated(f"{type(error).__name__}: {error}")
         return coded("fault.no_receipt", "it is not a receipt ({error})", error=details)
 
 
@@ -360,10 +366,10 @@ def _fault(receipt: Document) -> str | None:
         return coded("fault.other_job", "it is for another job or client than its offer")
     fault = offer_fault(offer)
     if fault is not None:
-        return coded("fault.offer", "its offer does not hold: {fault}", fault=english(fault))
+        return coded("fault.offer", "its offer does not hold: {fault}", fault=untranslated(fault))
     fault = answer_fault(document["acceptance"], offer)
     if fault is not None:
-        return coded("fault.acceptance", "its acceptance does not hold: {fault}", fault=english(fault))
+        return coded("fault.acceptance", "its acceptance does not hold: {fault}", fault=untranslated(fault))
     if commitment(test["test_set"], test["samples"], test["secret"]) != offer.job.commitment:
         return coded(
             "fault.commitment",
@@ -409,9 +415,9 @@ def _audition_fault(audition: Document, settlement: Document, offer: Offer) -> s
             return coded(
                 "fault.audition_differs",
                 "the settlement's {name} is {settled}; that of the audition is {tested}",
-                name=english(name),
-                settled=english(str(settlement[name])),
-                tested=english(str(result[name])),
+                name=untranslated(name),
+                settled=untranslated(str(settlement[name])),
+                tested=untranslated(str(result[name])),
             )
     if not offer.client.samples <= settlement["present_labels"]:
         return coded("fault.fewer_labels", "its settlement counts fewer labels than the participant's own")

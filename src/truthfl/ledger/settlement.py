@@ -16,13 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from truthfl.coded_text import coded, english
+from truthfl.coded_text import coded, untranslated
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.commands import END, REFUSE, REMOVE, REMOVED, command_fault
 from truthfl.ledger.entry import Entry, Item
 from truthfl.ledger.evidence import SoloEvidence, observation_of, passes, pay_parts
-from truthfl.ledger.job_view import LOST_START, JobView, job_view, refusal_of
+from truthfl.ledger.held_models import refusal_of
+from truthfl.ledger.job_view import LOST_START, JobView, job_view
 from truthfl.ledger.payments import due_items
 from truthfl.ledger.terms import Offer
 
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
 
 
 IN_WORDS = (
-    "The operator may end the job early, or remove a participant, by a signed command that is in her receipt; rounds "
-    "of the contract that then do not take place, or without her, are not delivered, and "
+    "The operator may end the job early, or remove a participant, by a signed command that is in the participant's "
+    "receipt. Rounds of the contract that then do not take place, or take place without the participant, count as not "
+    "delivered, and "
 )
 IF_LOST = (
-    " If the server loses the model, and not everybody is there whose reports it was made of, the operator may end the "
-    "job by such a command, and the expected loss counts."
+    " If the server loses the model, and some of the participants who helped to make it are gone, the operator may "
+    "end the job by such a command; then the expected loss counts."
 )
 BY_ROUNDS = (
     "the expected loss is higher by loss_by_rounds for those that did not take place or did not change the model."
@@ -95,14 +97,9 @@ def receipt_commands(offer: Offer, view: JobView, before: int) -> list[Entry]:
     before   the sequence number of the settlement; later commands change nothing
     """
     refused = refusal_of(view, offer.client.name)
-    removals = [
-        entry
-        for entry, command in view.valid_commands
-        if command.kind == REMOVE and command.fields["client"] == offer.client.name and entry.sequence < before
-    ]
-    end = view.end_command
+    removal, end = view.state.removals.get(offer.client.name), view.end_command
     return [
-        *removals[:1],
+        *([removal] if removal is not None and removal.sequence < before else []),
         *([] if refused is None else [refused]),
         *([end] if end is not None and end.sequence < before else []),
     ]
@@ -159,7 +156,7 @@ def commands_fault(document: Document, offer: Offer) -> str | None:
     for one in commands.values():
         fault = command_fault(one, offer.job.name, offer.job.operator_key)
         if fault is not None:
-            return coded("fault.command", "a command in it does not hold: {fault}", fault=english(fault))
+            return coded("fault.command", "a command in it does not hold: {fault}", fault=untranslated(fault))
         kinds.append(one["document"]["kind"])
         if (
             kinds[-1] not in (END, REMOVE, REFUSE)

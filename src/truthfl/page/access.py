@@ -22,7 +22,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from truthfl.page.catalogue import ENGLISH, english
+from truthfl.page.catalogue import ENGLISH, in_english
 from truthfl.page.catalogue import Message as Sentence
 from truthfl.page.files import localized_file
 
@@ -143,11 +143,12 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-REFUSALS = {  # of a link that admits one device: page and status
-    LoginOutcome.WRONG: ("link_wrong.html", 403),
-    LoginOutcome.USED: ("link_used.html", 403),
-    LoginOutcome.EXPIRED: ("link_expired.html", 403),
-    LoginOutcome.TOO_MANY: ("link_guessed.html", 429),
+FORBIDDEN = ("forbidden.title", "forbidden.words", 403)  # keys of a notice, and the status
+REFUSALS = {  # of a link that admits one device
+    LoginOutcome.WRONG: ("link_wrong.title", "link_wrong.words", 403),
+    LoginOutcome.USED: ("link_used.title", "link_used.words", 403),
+    LoginOutcome.EXPIRED: ("link_expired.title", "link_expired.words", 403),
+    LoginOutcome.TOO_MANY: ("link_guessed.title", "link_guessed.words", 429),
 }
 
 
@@ -214,7 +215,7 @@ class Guard:
         response: Response = (
             RedirectResponse(root + self.page_after_login(), 303)
             if own_site
-            else self._own_page("continue.html", 200, headers)
+            else self._own_page("continue.html", headers)
         )
         name = _cookie_name(headers["host"])
         secure = scope["scheme"] == "https"
@@ -226,13 +227,13 @@ class Guard:
         token, one_time = QueryParams(scope["query_string"]).get("token", ""), self.access.one_time
         if one_time is None:
             right = compare_digest(token.encode(), self.access.token.encode())
-            return None if right else self._own_page("forbidden.html", 403, headers)
+            return None if right else self._notice(*FORBIDDEN, headers)
         if self._has_session(headers):  # the admitted device opens the link again
             return None
         if "prefetch" in headers.get("sec-purpose", ""):  # the browser only guesses that the link will be opened
-            return self._own_page("forbidden.html", 403, headers)
+            return self._notice(*FORBIDDEN, headers)
         outcome = one_time.attempt(token, scope["client"][0] if scope.get("client") else "")
-        return None if outcome is LoginOutcome.LET_IN else self._own_page(*REFUSALS[outcome], headers)
+        return None if outcome is LoginOutcome.LET_IN else self._notice(*REFUSALS[outcome], headers)
 
     def _has_session(self, headers: Headers) -> bool:
         """Whether a request has the session cookie."""
@@ -244,11 +245,14 @@ class Guard:
         script_paths = tuple(self.access.root + folder for folder in ("api/", "samples/", "thumbs/", "static/"))
         if path.startswith(script_paths):
             return JSONResponse({"error": message}, 403)
-        return self._own_page("forbidden.html", 403, headers)
+        return self._notice(*FORBIDDEN, headers)
 
-    def _own_page(self, name: str, status: int, headers: Headers) -> Response:
+    def _notice(self, title: str, words: str, status: int, headers: Headers) -> Response:
+        return self._own_page("notice.html", headers, status, title=title, words=words)
+
+    def _own_page(self, name: str, headers: Headers, status: int = 200, **keys: str) -> Response:
         language = self.language_for(headers.get("accept-language", ""))
-        return HTMLResponse(localized_file(name, language).content, status, {"vary": "Accept-Language"})
+        return HTMLResponse(localized_file(name, language, **keys).content, status, {"vary": "Accept-Language"})
 
     def _forbidden_change(self, headers: Headers, origin: str) -> Response | None:
         """The response to a POST request with a wrong origin, CSRF token or size; None if it is allowed."""
@@ -258,7 +262,7 @@ class Guard:
             return JSONResponse({"error": "This did not come from the page; load it again."}, 403)
         length = headers.get("content-length", "")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-            return JSONResponse({"error": english(TOO_MUCH), "message": asdict(TOO_MUCH)}, 413)
+            return JSONResponse({"error": in_english(TOO_MUCH), "message": asdict(TOO_MUCH)}, 413)
         return None
 
 

@@ -43,6 +43,7 @@ from truthfl.page.http import (
     static_route,
 )
 from truthfl.page.work import SecondLook, Work
+from truthfl.samples.label_exchange import export_text
 
 if TYPE_CHECKING:
     from truthfl.learning.people.second_opinion import OpinionSource
@@ -121,8 +122,6 @@ def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
         return media_response(request, "thumb")
 
     def export(request: Request) -> Response:
-        from truthfl.samples.label_exchange import export_text
-
         file_format = request.path_params["format"]
         if file_format not in EXPORTS:
             raise HTTPException(404)

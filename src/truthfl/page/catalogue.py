@@ -1,6 +1,6 @@
 """The page's sentences in all languages, and the form in which numbers and sentences go to the browser.
 
-A sentence is a `Message`: a key and values. The browser writes it in its own language (`static/text.js`); `english`
+A sentence is a `Message`: a key and values. The browser writes it in its own language (`static/text.js`); `in_english`
 writes it for the terminal. Where a catalogue lacks a key, the English sentence is used.
 
 Forms may come from a server and are untrusted. A form that does not fit the catalogues is left out.
@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from truthfl.amounts import decimal_places, number_text
 from truthfl.coded_text import CodedText
 from truthfl.errors import InputError
-from truthfl.ledger.evidence import decimal_places
 
 
 @contextmanager
@@ -33,9 +33,8 @@ def overflow_allowed() -> Iterator[None]:
 
 
 def number(value: float, places: int) -> str:
-    """With commas between thousands, a real minus sign, and no minus before 0."""
-    rounded = 0.0 if abs(value) < 0.5 * 10**-places else value
-    return f"{rounded:,.{places}f}".replace("-", "−")
+    """As `number_text`, with a real minus sign, as in the browser."""
+    return number_text(value, places).replace("-", "−")
 
 
 def money(amount: float, minor_units: int, currency: str) -> str:
@@ -68,7 +67,7 @@ class MessageError(InputError):
 
     def __init__(self, key: str, **values: Any) -> None:
         self.message = Message(key, values)
-        super().__init__(english(self.message))
+        super().__init__(in_english(self.message))
 
 
 def amount_of(amount: float, minor_units: int, currency: str) -> dict[str, Any]:
@@ -103,7 +102,7 @@ def chosen_language(accepted: str) -> str:
     return ENGLISH
 
 
-def english(message: Message) -> str:
+def in_english(message: Message) -> str:
     """The sentence in English."""
     texts, values = strings(ENGLISH), message.values
     form = "one" if values.get("count") == 1 else "other"
@@ -117,7 +116,7 @@ def _written(name: str, values: Mapping[str, Any]) -> str:
         return strings(ENGLISH)[f"noun.{values['noun']}.{'one' if name == 'noun' else 'other'}"]
     value = values[name]
     if isinstance(value, Message):
-        return english(value)
+        return in_english(value)
     if isinstance(value, Mapping):
         return _written_form(value)
     if isinstance(value, int):
@@ -129,7 +128,7 @@ def _written_form(value: Mapping[str, Any]) -> str:
     """The text of a value that is neither a number nor a text: see `coded_text`."""
 
     if "key" in value:
-        return english(Message(value["key"], value["values"]))
+        return in_english(Message(value["key"], value["values"]))
     if "list" in value:
         return str(value["separator"]).join(_written("one", {"one": part}) for part in value["list"])
     if "places" in value:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from truthfl.instructions import TEXT_TYPE
 from truthfl.page.access import AccessSecrets
 from truthfl.page.catalogue import MessageError
 from truthfl.page.http import AnswerRequest, StaleMessageError, get_route, parse_answer, parse_cost, post_route
@@ -65,7 +66,6 @@ def instructions_view(work: Work) -> dict[str, Any]:
 
 def _example(work: Work, example: Example) -> dict[str, Any]:
     """An example: a picture's address or a text; both None if it is no longer in the participant's folder."""
-    from truthfl.instructions import TEXT_TYPE
 
     content = _content(work, example)
     if content is None:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from truthfl.coded_text import coded, english, sentence_of
+from truthfl.coded_text import CodedText, coded, sentence_of, untranslated
 from truthfl.errors import TruthflError
 from truthfl.home import participant_folder
 from truthfl.ledger.canonical import digest
@@ -270,8 +270,7 @@ def _calculation(
     steps = offer.mechanism.calculation(observation)
     return [
         {
-            "name": step.name,
-            "formula": step.formula,
+            "formula": shown(step.formula),
             "numbers": [_calculation_term(term) for term in step.numbers],
             "result": _calculation_term(step.result),
         }
@@ -280,9 +279,9 @@ def _calculation(
 
 
 def _calculation_term(term: float | int | str) -> dict[str, Any] | str:
-    """A number, with more decimal places than a payment has, so that it can be checked; or an operator."""
+    """A number, with more decimal places than a payment has, so that it can be checked; or words or an operator."""
     if isinstance(term, str):
-        return term
+        return term.form if isinstance(term, CodedText) else term
     return rounded(term, 0 if isinstance(term, int) else 7 if abs(term) < 10 else 4)
 
 
@@ -291,7 +290,7 @@ def error_sentence(error: BaseException) -> str:
     if isinstance(error, TruthflError):
         sentence = sentence_of(error)
         return sentence if len(sentence) <= LONGEST_MESSAGE else text
-    return coded("error.form", "it does not have the form it should ({error}).", error=english(text))
+    return coded("error.form", "it does not have the form it should ({error}).", error=untranslated(text))
 
 
 def documents_summary(home: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The page's files: static files, and the HTML, styles and scripts that are made on request, by language.
 
-All scripts become one. In it, each module is a function that is called once, after the modules it imports, and returns
-its exports. The modules use only the forms that `IMPORT` and `EXPORT` describe, one per line.
+The scripts of a page become one. In it, each module is a function that is called once, after the modules it imports,
+and returns its exports. The modules use only the forms that `IMPORT` and `EXPORT` describe, one per line.
 """
 
 from __future__ import annotations
@@ -56,18 +56,23 @@ def _suffix(name: str) -> str:
 
 
 KEY = re.compile(r"\{\{([a-z_.]+)\}\}")
-CATALOGUE = "strings.js"
 STYLE = re.compile(r' *<link rel="stylesheet" href="static/(\w+\.css)">\n')
 
 
 @cache
-def localized_file(name: str, language: str) -> StaticFile:
-    """An HTML page, or the script of one, in a language."""
+def localized_file(name: str, language: str, **keys: str) -> StaticFile:
+    """An HTML page, `filled_in` with these keys, or the script of one, in a language."""
     if name.endswith(".html"):
-        return static_file(name, filled_in(_with_one_style(name), language))
-    modules = {file.removesuffix(".js"): _text(file) for file in static_files() if file.endswith(".js")}
-    catalogue = catalogue_file(language).content.decode()
-    return static_file(name, bundled(name.removesuffix(".js"), modules | {CATALOGUE.removesuffix(".js"): catalogue}))
+        return static_file(name, filled_in(_with_one_style(name), language, **keys))
+    return script(name, language, static_files())
+
+
+def script(name: str, language: str, files: Mapping[str, StaticFile]) -> StaticFile:
+    """The script of a page, with the modules among the files that it imports and the language's strings."""
+    modules = {
+        file.removesuffix(".js"): content.decode() for file, (content, *_) in files.items() if file.endswith(".js")
+    }
+    return static_file(name, bundled(name.removesuffix(".js"), modules | {"strings": _catalogue_module(language)}))
 
 
 @cache
@@ -90,16 +95,20 @@ def _text(name: str) -> str:
     return static_files()[name].content.decode()
 
 
-def catalogue_file(language: str) -> StaticFile:
+def _catalogue_module(language: str) -> str:
     """The module with a language's strings for the scripts."""
     values = {"language": language, "strings": dict(strings(language))}
     lines = [f"export const {name} = {json.dumps(value, ensure_ascii=False)};\n" for name, value in values.items()]
-    return static_file(CATALOGUE, "".join(lines))
+    return "".join(lines)
 
 
-def filled_in(template: str, language: str) -> str:
-    """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language."""
-    texts = {**strings(language), "language": language}
+def filled_in(template: str, language: str, **keys: str) -> str:
+    """An HTML page with its texts: {{key}} stands for a text, {{language}} for the language.
+
+    keys  of further texts, by the names that the page has for them
+    """
+    own = strings(language)
+    texts = {**own, "language": language} | {name: own[key] for name, key in keys.items()}
     return KEY.sub(lambda match: html.escape(texts[match[1]]), template)
 
 

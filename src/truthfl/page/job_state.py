@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truthfl.home.node_state import read_connection
+from truthfl.home.node_state import read_connection, read_stage
 
 if TYPE_CHECKING:
     from truthfl.home.participant_folder import News
@@ -38,7 +38,6 @@ def job_view(home: Path, offer: Offer) -> dict[str, Any]:
     soon     whether at most a tenth of that is left, or at most an hour if there was more
     round    the last round that the participant reported, from 1 on
     """
-    from truthfl.home.node_state import read_stage
     from truthfl.home.record import last_round, rounds_file
 
     known, report = read_stage(home, offer.hash), last_round(home, offer.hash)

@@ -8,7 +8,7 @@ from typing import Any
 from truthfl.coded_text import coded
 from truthfl.home import participant_folder
 from truthfl.home.record import record_fault
-from truthfl.ledger.receipts import had_no_rounds
+from truthfl.ledger.receipts import had_no_rounds, receipt_fault
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import offer_from
 from truthfl.page.catalogue import overflow_allowed
@@ -21,7 +21,6 @@ def own_receipt_fault(home: Path, receipt: dict[str, Any], key: PrivateKey | Non
 
     key   the participant's, if available
     """
-    from truthfl.ledger.receipts import receipt_fault
 
     with overflow_allowed():
         return (

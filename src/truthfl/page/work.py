@@ -122,7 +122,7 @@ def _asked(opinion: OpinionSource, labels: list[int], classes: tuple[str, ...]) 
 
 
 RECENT_LABELS = 20
-FEWEST_PAUSES, BREAK_SECONDS, SHORTEST_PACE = 3, 60.0, 0.1  # as in static/pace.js; a longer pause is a break
+FEWEST_PAUSES, BREAK_SECONDS, SHORTEST_PACE = 3, 60.0, 0.1  # as in static/progress.js; a longer pause is a break
 
 ExistingLabels = Sequence[int] | Sequence[str] | Sequence[list[int]]
 """Labels in a sample file itself: numbers or names of classes, or a list of numbers for each sample."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -74,12 +75,18 @@ def page_svg(canvas: Canvas, prefix: str) -> str:
     return re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1))
 
 
-def _drawn(panels: Sequence[Panel], ink: str) -> Canvas:
+@contextmanager
+def canvas_for(ink: str, width: float, height: float) -> Iterator[Canvas]:
+    """An empty Matplotlib figure to draw on, in inches; its text and axes have this colour."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
 
-    with mpl.rc_context(plot_settings(ink)):
-        canvas = Canvas(figsize=(PANEL_SIZE[0] * len(panels), PANEL_SIZE[1]), layout="constrained")
+    with mpl.rc_context(_settings(ink)):
+        yield Canvas(figsize=(width, height), layout="constrained")
+
+
+def _drawn(panels: Sequence[Panel], ink: str) -> Canvas:
+    with canvas_for(ink, PANEL_SIZE[0] * len(panels), PANEL_SIZE[1]) as canvas:
         for axes, panel in zip(np.ravel(canvas.subplots(1, len(panels))), panels, strict=True):
             _draw(axes, panel, ink)
     return canvas
@@ -94,7 +101,7 @@ def _svg(canvas: Canvas, *, facecolor: str, text_as_text: bool) -> str:
     return out.getvalue()
 
 
-def plot_settings(ink: str) -> Any:  # Any, since matplotlib's stubs require literal keys
+def _settings(ink: str) -> Any:  # Any, since matplotlib's stubs require literal keys
     """Matplotlib's settings for a picture whose text and axes have this colour, on the page's background."""
     coloured = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     return dict.fromkeys(coloured, ink) | {

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+import numpy as np
+
 from truthfl.errors import InputError
 
 STYLE = """
@@ -113,7 +115,6 @@ def page(report: Report) -> str:
 
 def how_made(*, version: str, command: str, seeds: str, engine: str, seconds: float, more: str = "") -> Section:
     """The last section of every report: command, versions and machine, to reproduce the report."""
-    import numpy as np
 
     rows = [
         ("command", command),

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from truthfl.coded_text import CodedText, coded, decimal, english, sentence_of
+from truthfl.coded_text import CodedText, coded, decimal, sentence_of, untranslated
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import make_private_folder, write_file
 from truthfl.samples.sample import (
@@ -218,7 +218,7 @@ def _links_outside(entry: os.DirEntry[str], root: Path) -> bool:
 
 
 def _cannot_read(name: str, error: str) -> CodedText:
-    return coded("unreadable.error", "{name} cannot be read: {error}.", name=name, error=english(error))
+    return coded("unreadable.error", "{name} cannot be read: {error}.", name=name, error=untranslated(error))
 
 
 def _fingerprint(path: str, name: str, known: KnownFiles) -> str:

@@ -7,6 +7,7 @@ per pixel. If a file has several pictures, the first counts.
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 import threading
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO
 
 from PIL import Image
 
-from truthfl.coded_text import coded, decimal, english
+from truthfl.coded_text import coded, decimal, untranslated
 from truthfl.samples.sample import (
     BMP,
     GIF,
@@ -140,7 +141,6 @@ def _return_free_memory() -> None:
 def _malloc_trim() -> Any:
     if not sys.platform.startswith("linux"):
         return None
-    import ctypes
 
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
@@ -420,5 +420,5 @@ def _broken(name: str) -> Iterator[None]:
         text = str(error).strip().splitlines()
         first = text[0].rstrip(".") if text and text[0] else type(error).__name__
         raise UnreadableError(
-            coded("unreadable.broken", "{name} is broken: {error}.", name=name, error=english(first))
+            coded("unreadable.broken", "{name} is broken: {error}.", name=name, error=untranslated(first))
         ) from None

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
-from truthfl.learning.data.datasets import read_idx, read_npz
+from truthfl.learning.data.datasets import names_in_npz, read_idx, read_npz
 from truthfl.learning.tasks.task import ReadSamples, Task
+from truthfl.learning.tasks.task_choice import TaskChoice
+from truthfl.samples.folder import open_folder
 from truthfl.samples.pixels import as_picture, as_png, fitted
 from truthfl.samples.sample import (
     MAX_PIXELS,
@@ -136,12 +138,8 @@ def open_samples(path: str | os.PathLike[str], task: Task | None = None, home: P
         return source_of(read_by(task, location), task, str(location))
     known = _task_of(location)
     if known is not None:
-        from truthfl.learning.tasks.task_choice import TaskChoice
-
         return open_samples(location, TaskChoice(known).load())
     if location.is_dir():
-        from truthfl.samples.folder import open_folder
-
         return open_folder(location, home)
 
     if location.suffix.lower() == ".npz":
@@ -162,8 +160,6 @@ def _task_of(location: Path) -> str | None:
     if suffix == ".csv":
         return "texts" if _has_text_column(location) else "tables"
     if suffix == ".npz":
-        from truthfl.learning.data.datasets import names_in_npz
-
         return "tables" if "rows" in names_in_npz(location) else None
     return {".jsonl": "texts", ".parquet": "tables"}.get(suffix)
 

@@ -158,7 +158,7 @@ def test_papers_that_cannot_be_read_are_told_on_the_page(tmp_path):
         "truthfl keys participant Ada",
         "truthfl serve job.toml",
         "import truthfl.flower",
-        "import truthfl.federation.deployed.node_app",
+        "import truthfl.federation.deployed.node",
         "import truthfl.home.record",
     ],
 )

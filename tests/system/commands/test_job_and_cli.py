@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import resources
@@ -189,35 +190,30 @@ def test_a_terminal_without_our_letters_gets_others():
     assert done.stderr == b""
 
 
-def test_help_shows_all_commands():
-    modules = {path.stem for path in Path(app.__file__).parent.glob("*.py")}
-    own = {app.MODULES.get(name, name) for name in app.COMMANDS}
-    assert own == modules - {
-        "__init__",
-        "anchor",
+def test_help_shows_all_commands_and_imports_none():
+    folder = Path(app.__file__).parent
+    modules = {".".join(path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("[!_]*.py")}
+    shared = {
         "app",
-        "audition_output",
-        "cluster",
+        "contracts",
         "entry",
-        "exit_codes",
-        "job_log",
-        "narrator",
-        "serving",
-        "status_output",
-        "ledger_options",
         "output",
-        "phone",
-        "plan_approval",
-        "plan_output",
-        "planned",
-        "privacy_output",
-        "progress",
-        "qr_code",
-        "receipt",
+        *(f"participant.{one}" for one in ("pages", "participation", "phone")),
     }
+    assert {module for module, _ in app.COMMANDS.values()} == modules - shared
     shown = run("--help").stdout
     assert [name for name in app.COMMANDS if f" {name} " not in shown] == []
     assert "3 network, disk, a port or a process failed" in " ".join(shown.split())
+    code = "import sys\nfrom truthfl.cli.app import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stderr.split() if name.startswith(("truthfl", "numpy"))}
+    assert loaded == {f"truthfl{name}" for name in ("", ".cli", ".cli.app", ".errors", ".texts")}
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_the_list_has_the_first_sentence_of_each_commands_help(name):
+    told = " ".join(app.load_command(name).help.split())
+    assert re.match(r".*?[.?](?= |$)", told)[0] == app.COMMANDS[name][1]
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,18 @@ import pytest
 
 from helpers.databases import opening
 from truthfl.cli.app import main
-from truthfl.federation.operator.approval import PlannedOffer, PlanSummary, ask_by_file, show_plan
+from truthfl.federation.operator.approval import PlanSummary, ask_by_file, show_plan
 from truthfl.federation.operator.live_status import APPROVING, LABELING, LiveWriter, ServingInfo, write_serving
 from truthfl.federation.protocol.job_control import commanded_answer
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.commands import time_text
+from truthfl.ledger.job_state import OfferNumbers
 from truthfl.ledger.signing import new_key, public_line, write_key
 
 
 class Desk:
-    """An operator's folder with a job that was begun, and the words of her terminal."""
+    """An operator's folder with a job that was begun, and the words of the terminal."""
 
     def __init__(self, folder, capsys, monkeypatch):
         self.folder, self.capsys, self.monkeypatch = folder / "served", capsys, monkeypatch
@@ -226,7 +227,7 @@ def test_the_ledger_shows_what_was_commanded(desk):
 
 def waiting_plan(desk):
     """A server that waits with a plan for the operator's word."""
-    offer = PlannedOffer("Ada", 20, 5, 10.0, 20.0, 30.0)
+    offer = OfferNumbers("Ada", 20, 5, 10.0, 20.0, 30.0)
     plan = PlanSummary(
         "job-1", 1, "audition", "EUR", 100, True, (offer,), {}, None, None, 3.0, 1.0, ("Beware: of the dog.",)
     )

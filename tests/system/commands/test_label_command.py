@@ -47,7 +47,7 @@ def test_it_serves_a_page_until_it_is_stopped(tmp_path, data):
     assert err == f"truthfl: passed over: broken.png is no {NAMES} picture, whatever its name says.\n"
     assert process.returncode == 0
     assert not (tmp_path / "home" / "labels.db-wal").exists()  # it was closed properly
-    assert (tmp_path / "home").stat().st_mode & 0o077 == 0  # for her eyes alone
+    assert (tmp_path / "home").stat().st_mode & 0o077 == 0  # for Ada's eyes alone
 
 
 def test_export_and_import(tmp_path, data):

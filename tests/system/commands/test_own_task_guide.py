@@ -1,4 +1,4 @@
-"""The guide to a task of one's own: its files are the example's, and its commands go from keys to a receipt."""
+"""The guide to a custom task: its files are the example's, and its commands go from keys to a receipt."""
 
 import csv
 import re

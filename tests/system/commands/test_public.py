@@ -35,7 +35,7 @@ ASKED_FOR = [
     "is_individually_rational",
 ]
 
-FOR_ALL = {"certificates", "coded_text", "errors", "files", "instructions", "texts"}
+FOR_ALL = {"amounts", "certificates", "coded_text", "custom_code", "errors", "files", "instructions", "texts"}
 MAY_IMPORT = {
     "contracts": {"learning"},
     "flower_patches": set(),
@@ -151,9 +151,10 @@ def test_documents_are_listed_without_numpy():
 
 
 def test_a_node_loads_nothing_that_only_the_operator_needs():
-    """Her computer, which may be small, has no database, plots or web server in memory: join, then receipts."""
+    """A participant's computer, which may be small, has no database, plots or web server in memory: join, receipts."""
     node = (
-        "import truthfl.cli.join, truthfl.federation.deployed.node, truthfl.home.record, "
+        "import truthfl.cli.participant.join, truthfl.cli.participant.participation, "
+        "truthfl.federation.deployed.node, truthfl.home.record, "
         "truthfl.ledger.receipts, truthfl.page.receipt_check"
     )
     heavy = {"sqlalchemy", "scipy", "matplotlib", "sklearn", "starlette", "uvicorn"}
@@ -230,6 +231,8 @@ def test_nothing_outside_the_contracts_asks_which_contract_it_has():
         if (places := list(asks_which_contract(ast.parse(path.read_text()))))
     }
     assert found == {}
+    scripts = {path.name: path.read_text() for path in SOURCE.rglob("*.js")}
+    assert [name for name, source in scripts.items() if re.search(r"\b(offer|job|terms)\.contract\b", source)] == []
     asked = (
         "isinstance(rule, FlatPay); contract.kind == 'lceme'; from truthfl import Audition; offer.job.contract in known"
     )
@@ -243,6 +246,7 @@ def test_no_folder_has_too_many_modules_and_no_package_is_empty():
     assert {str(folder.relative_to(SOURCE)): count for folder, count in modules.items() if not 2 <= count <= 18} == {
         "federation": 1
     }
+    assert [folder for folder in SOURCE.rglob("static") if len(list(folder.glob("*.js"))) > 20] == []
 
 
 def test_the_parts_of_the_federation_import_only_what_they_may():

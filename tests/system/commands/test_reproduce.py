@@ -100,7 +100,7 @@ def test_nothing_is_done_twice(tiny):
 
 
 def test_figure_6_pays_by_the_contract(tiny):
-    """Client 1's honest payoff on the model at D' is her margin; the best of all honest batches is near D'."""
+    """Client 1's honest payoff on the model at D' is their margin; the best of all honest batches is near D'."""
     found, store = tiny
     work = reproduction.StagedTasks(store, 1, lambda *_: None)
     pilot_result = reproduction._run_pilot(TINY, chosen_studies([]), work)

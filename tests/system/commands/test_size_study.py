@@ -82,7 +82,7 @@ def test_lies_are_of_whole_labels(labels):
 
 
 @given(st.integers(2, 10**6), st.floats(1.0, 1e4), st.floats(0.1, 10.0))
-def test_worth_on_the_loss_model_is_the_loss_without_her_less_that_with_her(size, curve, noise):
+def test_worth_on_the_loss_model_is_the_loss_without_the_client_less_that_with_them(size, curve, noise):
     design, fitted = size_design(), FittedLoss(noise, 1.0, curve, 0.0)
 
     def loss(share):

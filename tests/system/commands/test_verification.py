@@ -256,7 +256,7 @@ def test_rows_of_lies_are_of_one_length(measured):
 
 
 def test_coalitions_of_two(small, measured):
-    """Flat pay is paid to both, and the partner saves her labels: half of a pair's labeling cost, of its pay."""
+    """Flat pay is paid to both, and the partner saves their labels: half of a pair's labeling cost, of its pay."""
     flat = measured.pairs[1]
     _, plans, _, _, _ = small
     assert len(flat.gain) == len(MEASURED)

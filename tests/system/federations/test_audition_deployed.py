@@ -3,8 +3,6 @@
 import os
 import pty
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 
 from helpers.auditions import audition_job_file
 from helpers.commands import begun, free_port, truthfl
+from helpers.small_jobs import known_plans  # noqa: F401
 from truthfl.home.record import rounds_of
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
@@ -37,11 +36,7 @@ def said(folder, *words):
 def start_at_terminal(folder, name, *words):
     """The command with standard input from a terminal; also its other end, at which one types."""
     typed, terminal = pty.openpty()
-    with (folder / f"{name}.log").open("wb") as log:
-        command = [sys.executable, "-m", "truthfl", *map(str, words)]
-        process = subprocess.Popen(command, cwd=folder, stdin=terminal, stdout=log, stderr=subprocess.STDOUT)
-    os.close(terminal)
-    return typed, process
+    return typed, begun(*words, log=folder / f"{name}.log", cwd=folder, typed=os.ttyname(terminal))
 
 
 def log(folder, name):

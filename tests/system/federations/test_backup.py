@@ -16,6 +16,7 @@ import pytest
 from helpers.commands import kill_and_resume as script
 from helpers.commands import truthfl
 from helpers.databases import KEY, opening
+from helpers.small_jobs import known_plans  # noqa: F401
 from truthfl import __version__
 from truthfl.federation.operator.kept_jobs import keep_ledger_address, lock_folder
 from truthfl.federation.protocol.recorder import read_checkpoint
@@ -44,7 +45,7 @@ def rounds_in(folder):
 def wait_for_rounds(run, folder, number):
     latest = time.monotonic() + SECONDS
     while rounds_in(folder) < number:
-        assert run.poll() is None, run.stderr.read()
+        assert run.poll() is None, run.communicate()[1]
         assert time.monotonic() < latest
         time.sleep(0.05)
 

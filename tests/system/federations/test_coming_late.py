@@ -10,7 +10,7 @@ from helpers.auditions import Plans, Setting, audition_job
 from helpers.commanded_jobs import At, Commanded, made
 from helpers.databases import KEY
 from helpers.small_jobs import known_plans  # noqa: F401
-from truthfl.cli.join import _owed_receipt, _show_new_documents, _ShownDocuments
+from truthfl.cli.participant.participation import _owed_receipt, _show_new_documents, _ShownDocuments
 from truthfl.federation.deployed.admission import KnownKeys
 from truthfl.federation.deployed.mailboxes import NodeRegistry
 from truthfl.federation.operator.commands import require_removable
@@ -63,7 +63,7 @@ def one_second(folder, **server):
     return replace(job, server=replace(job.server, enrol_seconds=0.2, **server))
 
 
-def test_who_joins_after_the_offers_is_told_that_the_job_runs_without_her(tmp_path, plans, monkeypatch):
+def test_somebody_who_joins_after_the_offers_is_told_that_the_job_runs_without_them(tmp_path, plans, monkeypatch):
     monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)  # or this small job may be over before the next
     setting = Setting(tmp_path, plans, job=one_second(tmp_path))
     there = Comings(setting.grid, DORA, lambda grid: any(kind.endswith("labels") for _, kind in grid.asked))
@@ -75,7 +75,7 @@ def test_who_joins_after_the_offers_is_told_that_the_job_runs_without_her(tmp_pa
     assert "Dora" not in found.enrolments
 
 
-def test_who_enrols_while_offers_are_out_is_told_when_they_are_accepted(tmp_path, plans, monkeypatch):
+def test_somebody_who_enrols_while_offers_are_out_is_told_when_they_are_accepted(tmp_path, plans, monkeypatch):
     setting = Setting(tmp_path, plans, job=one_second(tmp_path))
     asked = []
     ben = setting.people[FIRST_NODE + 1]
@@ -140,7 +140,7 @@ class Silent(Comings):
         return [reply for reply in super().pull_messages(message_ids) if reply is not None]
 
 
-def test_who_connects_and_says_nothing_delays_nobody(tmp_path, plans):
+def test_somebody_who_connects_and_says_nothing_delays_nobody(tmp_path, plans):
     def seconds_of(folder, grid_of):
         setting = Setting(folder, plans, job=one_second(folder))
         grid, begun = grid_of(setting.grid), time.monotonic()
@@ -152,10 +152,10 @@ def test_who_connects_and_says_nothing_delays_nobody(tmp_path, plans):
     away, _ = seconds_of(made(tmp_path / "away"), lambda grid: Comings(grid, DORA, lambda _: False))
     silent, grid = seconds_of(made(tmp_path / "silent"), lambda grid: Silent(grid, DORA))
     assert silent < 2 * away + 3.0
-    assert grid.asked.count((DORA, f"query.{ENROL}")) == 1, "she is asked again only after REPLY_TIMEOUT"
+    assert grid.asked.count((DORA, f"query.{ENROL}")) == 1, "Dora is asked again only after REPLY_TIMEOUT"
 
 
-def test_who_never_answered_can_be_removed_while_the_others_train(tmp_path, plans):
+def test_somebody_who_never_answered_can_be_removed_while_the_others_train(tmp_path, plans):
     setting = Commanded(tmp_path, plans, job=one_second(tmp_path))
 
     def removable():
@@ -181,7 +181,7 @@ def test_a_silent_node_is_asked_again_now_and_then(tmp_path, plans, monkeypatch)
         assert sorted(roster.node_of) == ["Ada", "Ben", "Cleo"]
         assert grid.asked.count((DORA, f"query.{ENROL}")) == 1
         time.sleep(0.3)
-        grid.node = None  # she answers from now on
+        grid.node = None  # Dora answers from now on
         roster.refresh()
         roster.refresh()
     assert sorted(roster.node_of) == ["Ada", "Ben", "Cleo", "Dora"]
@@ -234,7 +234,7 @@ def late_receipts(setting, grid, seconds):
         return got, waiting
 
 
-def test_who_was_away_at_the_end_gets_the_receipt_when_the_server_runs_again(tmp_path, plans, monkeypatch):
+def test_somebody_who_was_away_at_the_end_gets_the_receipt_when_the_server_runs_again(tmp_path, plans, monkeypatch):
     monkeypatch.setattr(receipt_delivery, "SECONDS_BETWEEN_LOOKS", 0.01)
     monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)
     setting = Setting(tmp_path, plans, job=audition_job(tmp_path, round_seconds=0.2))
@@ -294,7 +294,7 @@ def roster_of(setting, book, grid, *, authenticated):
     return roster
 
 
-def test_who_is_in_no_later_job_is_let_in_for_their_receipt_alone(owed):
+def test_somebody_who_is_in_no_later_job_is_let_in_for_their_receipt_alone(owed):
     setting, book = owed
     dora = setting.people[DORA]
     line = public_line(dora.key)

@@ -113,7 +113,7 @@ def test_registered_keys_are_let_in_over_tls_and_answer(keys):
         assert server.requests.tokens == {}
 
 
-def test_who_is_not_let_in_is_told_so_at_once_on_both_sides(keys):
+def test_somebody_who_is_not_let_in_is_told_so_at_once_on_both_sides(keys):
     noted = []
     make_certificates(keys / "another")
     with open_job_server(HOST, 0, keys / "server", note=lambda *what: noted.append(what)) as server:
@@ -336,7 +336,7 @@ def test_a_second_node_with_the_same_key_is_refused_while_the_first_is_there(key
                 node_of(keys, "ann", server.port).__enter__()
 
 
-def test_a_failing_app_is_an_error_reply_and_her_log_has_the_rest(keys):
+def test_a_failing_app_is_an_error_reply_and_its_log_has_the_rest(keys):
     def app(message, _context):
         if message.metadata.message_type.endswith("whoami"):
             raise InputError("there is no such name.")
@@ -350,7 +350,7 @@ def test_a_failing_app_is_an_error_reply_and_her_log_has_the_rest(keys):
             replies = [reply for _, reply in ask_nodes(server.grid, questions, timeout=SECONDS)]
     assert [reply.error.reason for reply in replies] == [
         "there is no such name.",
-        "her computer failed to answer; its log says why",
+        "the participant's computer failed to answer; its log says why",
     ]
     assert "KeyError: 'secret'" in (keys / "node.log").read_text(encoding="utf-8")
 

@@ -40,7 +40,7 @@ def prepared(tmp_path_factory):
 
 
 def copied(prepared, tmp_path):
-    """A folder of one's own, a free port, and the commands that serve, invite, join and come after."""
+    """A copied folder, a free port, and the commands that serve, invite, join and come after."""
     folder, commands = prepared
     shutil.copytree(folder, tmp_path / "here")
     port = str(free_port())
@@ -79,7 +79,7 @@ def test_the_guide_from_keys_to_payment(prepared, tmp_path):
             told = finish(started[name], folder, name)
             assert started[name].returncode == 0, told
             assert "It holds." in told
-            assert (folder / name.lower()).stat().st_mode & 0o077 == 0  # her papers are for her eyes alone
+            assert (folder / name.lower()).stat().st_mode & 0o077 == 0  # nobody else can read the papers
     for words in after:
         done = truthfl(folder, *words)
         assert done.returncode == 0, done.stderr + done.stdout
@@ -114,7 +114,7 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
         for name, words in joins.items():
             started[name] = start(folder, words, name)
         wait_for(folder, "round 1: all reports", started)
-        started["Cleo"].kill()  # her node goes with her
+        started["Cleo"].kill()  # the node goes with it
         started["serve"].kill()  # and the operator's server too
         started["serve"].wait()
         changed = job.replace("rounds = 5", "rounds = 7").replace("round_seconds = 8", "round_seconds = 12")

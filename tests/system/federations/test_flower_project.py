@@ -1,4 +1,4 @@
-"""A Flower project of one's own: the apps of its operator and its participants, and the example."""
+"""A custom Flower project: the apps of its operator and its participants, and the example."""
 
 import sys
 from dataclasses import replace

@@ -5,14 +5,16 @@ import signal
 import time
 
 from helpers.commands import kill_and_resume as script
+from helpers.small_jobs import known_plans, plans_made_anew  # noqa: F401
 
 
 def test_a_job_killed_without_warning_goes_on_and_pays_the_same(tmp_path):
     job = tmp_path / "job.toml"
     job.write_text(script.AUDITION_JOB, encoding="utf-8")
-    expected, seconds = script.undisturbed(job, tmp_path / "calm")
-    assert {name for name in expected if "/" not in name} == {"Ada", "Ben", "Cleo", "Dora"}
-    fell = script.killed_until_done(job, tmp_path / "wild", 3, 0.8 * seconds, random.Random(7))
+    with plans_made_anew():
+        expected, seconds = script.undisturbed(job, tmp_path / "calm")
+        assert {name for name in expected if "/" not in name} == {"Ada", "Ben", "Cleo", "Dora"}
+        fell = script.killed_until_done(job, tmp_path / "wild", 3, 0.8 * seconds, random.Random(7))
     assert script.settled(tmp_path / "wild") == expected, f"after kills at {fell}"
 
 

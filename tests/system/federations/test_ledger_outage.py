@@ -24,11 +24,11 @@ from helpers.small_jobs import (
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.ledger import engines as postgresql_module
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
-from truthfl.ledger.database import BACK, GONE, Outage, retry_through_outages
 from truthfl.ledger.entry import broken_link
+from truthfl.ledger.sql import engines as postgresql_module
+from truthfl.ledger.sql.database import BACK, GONE, Outage, retry_through_outages
 
 SECONDS = 60
 AWAY_S = 3.0

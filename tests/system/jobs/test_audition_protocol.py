@@ -18,8 +18,8 @@ from truthfl.cli.ledger import check as check_command
 from truthfl.contracts.contract import Observation
 from truthfl.contracts.planning import WORTH_LESS
 from truthfl.errors import InputError
-from truthfl.federation.operator.job_tally import describe_row
 from truthfl.federation.operator.kept_jobs import fixed_draws
+from truthfl.federation.operator.row_words import describe_row
 from truthfl.federation.participant.node_settings import ACCEPT_IF_IT_PAYS, Settings, decision
 from truthfl.federation.participant.participant import keep_audition
 from truthfl.federation.protocol import auditions
@@ -378,12 +378,12 @@ def struck(offer, part):
 def test_of_two_the_first_counts(action, tmp_path, plans, honest):
     setting = Setting(tmp_path, plans)
     found = setting.go(Meddler(setting.grid, lambda reply: [reply, reply] if of(action, reply) else [reply]))
-    assert [entry.document["reason"] for entry in found.rejections] == ["duplicated: it came after another one of hers"]
+    assert [entry.document["reason"] for entry in found.rejections] == ["duplicated: it came after another one"]
     assert results(found) == results(honest[1])
     assert held(setting, found) is None
 
 
-def test_who_has_no_labels_in_time_has_no_audition(tmp_path, plans):
+def test_somebody_who_has_no_labels_in_time_has_no_audition(tmp_path, plans):
     setting = Setting(tmp_path, plans, label_seconds=0.01)
     setting.people[BEN].labels = lambda _: None
     found = setting.go()
@@ -615,7 +615,7 @@ def test_a_changed_receipt_is_found_even_if_the_operator_signs_it(change, what, 
 
 
 def test_simulated_labels_are_those_of_the_trainer(honest):
-    """For every behaviour, at every position, with a client who is not asked before her."""
+    """For every behaviour, at every position, with a client before it who is not asked."""
     setting, found = honest
     job, federated = setting.job, setting.scene.federated
     labels = np.array([40, 0, 50, 30])
@@ -660,7 +660,7 @@ def test_a_run_with_clients_who_are_not_asked(tmp_path, plans, monkeypatch):
     assert "worth less than their price: Ben, Dora." in " ".join(summary_sentences(job, outcome))
 
 
-def test_who_is_not_worth_her_price_is_told_and_has_nothing(tmp_path, plans):
+def test_somebody_who_is_not_worth_their_price_is_told_and_has_nothing(tmp_path, plans):
     """The plan asks Ada and Cleo."""
     setting = Setting(tmp_path, plans_for_two(plans))
     found = setting.go()
@@ -715,7 +715,7 @@ def test_the_fast_trainer_pays_as_the_protocol(outcomes):
 
 
 @pytest.mark.parametrize("client", [1, 3])
-def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_honest(client, outcomes):
+def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_they_alone_are_honest(client, outcomes):
     outcome, other_outcome = outcomes[None][1], outcomes[client][1]
     assert outcome.payoff_if_honest[client] == pytest.approx(other_outcome.payoff[client], abs=1.0)
     assert np.isnan(outcome.payoff_if_honest[0])
@@ -870,12 +870,12 @@ def test_what_one_does_not_do_is_not_taken_from_the_others(misfortune, tmp_path,
         present = settled["present_labels"]
         assert present < before[name].document["present_labels"]
         expected = terms["joint_constant"] + terms["joint_curve"] / present
-        assert expected > offer.job.expected_loss, "with fewer labels more loss is expected, which is not hers to pay"
+        assert expected > offer.job.expected_loss, "with fewer labels more loss is expected, which she does not pay for"
         if misfortune is dies_after_a_round:
             assert settled["label_pay"] == before[name].document["label_pay"]
 
 
-def test_rounds_that_cannot_be_run_without_her_are_not_taken_from_the_others(tmp_path):
+def test_rounds_that_cannot_be_run_without_somebody_are_not_taken_from_the_others(tmp_path):
     """Of three with masked reports one dies: two are left, no sum is unmasked, and the model stays as it is."""
     job = replace(audition_job(tmp_path, round_seconds=0.02), privacy=PrivacySettings(secure_aggregation=True))
     clients = {name: values[:3] for name, values in job.document()["clients"].items()}
@@ -889,7 +889,7 @@ def test_rounds_that_cannot_be_run_without_her_are_not_taken_from_the_others(tmp
         assert len(losses) == 13
         assert settled["loss_rise"] == pytest.approx(losses[1])
         assert losses[1] > 0.05
-        assert (settled["delivered"], settled["asked"]) == (12, 12), "she was there"
+        assert (settled["delivered"], settled["asked"]) == (12, 12), "Ada was there"
         expected = terms["joint_constant"] + terms["joint_curve"] / settled["present_labels"] + settled["loss_rise"]
         amount = terms["joint_base"] + terms["joint_slope"] * (expected - found.test.document["loss"])
         assert settled["computing_pay"] == pytest.approx(min(max(amount, 0.0), terms["joint_cap"]))
@@ -923,7 +923,7 @@ def test_where_two_of_three_pass_there_are_no_masked_rounds_and_receipts_hold(tm
     ada = next(person for person in setting.people.values() if person.name == "Ada")
     receipt = receipt_of(setting, "Ada")
     offer = found.agreement.offers[0]
-    with open_rounds(ada.folder, offer.hash) as rounds:  # had she sent a report, she would know better
+    with open_rounds(ada.folder, offer.hash) as rounds:  # with a report of her own, Ada would know better
         rounds.append(RoundRecord(0, "ab" * 32, "cd" * 32))
     fault = own_receipt_fault(ada.folder, receipt, ada.key)
     assert fault == "your computer sent 1 reports that are not counted (round 1: you were not asked)"
@@ -936,7 +936,7 @@ def test_two_get_no_offers_with_masks(tmp_path):
     assert "secure_aggregation is true, and 2 would take part; masked reports need 3" in told(setting.go)
 
 
-def test_one_label_outside_of_the_classes_is_told_to_its_author_before_she_signs(tmp_path, honest):
+def test_one_label_outside_of_the_classes_is_told_to_its_author_before_signing(tmp_path, honest):
     ben = replace(honest[0].people[BEN], folder=tmp_path, accepted_offers={})
     (offer,) = participant_folder.offers(honest[0].people[BEN].folder)
     labels = np.zeros(offer.client.samples, dtype=np.int64)

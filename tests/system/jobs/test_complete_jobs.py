@@ -40,7 +40,7 @@ def test_a_simulated_job_is_shown_once_more(folder, job_file):
     assert outcome.pay.tolist() == [entry.document["pay"] / 100 for entry in before if entry.kind == "settlement"]
 
 
-def test_who_says_so_gets_another_job(folder, job_file):
+def test_somebody_who_says_so_gets_another_job(folder, job_file):
     first = rows(folder)[0].job
     outcome = run_job(read_job(job_file), folder / "out", design=QUICK, again=True)
     assert (first[-2:], outcome.view.name) == ("-1", f"{first[:-2]}-2")

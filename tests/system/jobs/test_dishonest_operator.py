@@ -13,7 +13,7 @@ from helpers.commands import told, truthfl
 from helpers.databases import KEY, opening
 from helpers.participants import changed
 from helpers.small_jobs import UNMASKED, known_plans, small_job_file  # noqa: F401
-from truthfl.cli.join import _show_receipt
+from truthfl.cli.participant.participation import _show_receipt
 from truthfl.federation.operator.kept_jobs import kept_key
 from truthfl.federation.participant.signatory import OTHER_OPERATOR
 from truthfl.federation.protocol import receipt_delivery, rounds
@@ -136,7 +136,7 @@ def test_receipts_carry_the_rounds_and_the_node_has_kept_the_same(finished):
 
 
 def test_being_struck_from_a_round_is_found(finished, tmp_path):
-    """Ledger and receipt are whole in themselves; what her computer kept is not in them."""
+    """Ledger and receipt are whole in themselves; what the participant's computer kept is not in them."""
 
     def strike(kind, key, document):
         if (kind, key) == ("round", "3"):
@@ -174,7 +174,7 @@ def test_a_receipt_whose_rounds_do_not_agree_with_its_pay_does_not_hold(finished
     assert "round 4 starts from another model" in signed_with(rounds=other)
     last = [*listed[:5], listed[5] | {"model": "ab" * 32}]
     assert "another model was tested than the last round's" in signed_with(rounds=last)
-    assert signed_with(final=None) is None  # she may have been away; her folder knows it if she was not
+    assert signed_with(final=None) is None  # Ada may have been away; her folder knows it if she was not
     forged = deepcopy(real["final"])
     forged["document"]["model"] = "ab" * 32
     assert "their word on the final model does not hold" in signed_with(final=forged)
@@ -307,7 +307,7 @@ def test_a_round_that_the_contract_has_not_is_refused_in_words(federation, monke
     assert found.delivered == {}
 
 
-def test_who_does_not_sign_for_the_final_model_is_noted_and_the_job_ends(federation):
+def test_somebody_who_does_not_sign_for_the_final_model_is_noted_and_the_job_ends(federation):
     federation.people[BEN].sign_final = lambda *_: {"document": {}, "signature": ""}
     found = federation.go()
     assert set(found.finals) == {"Ada", "Cleo", "Dora"}
@@ -320,7 +320,7 @@ def test_who_does_not_sign_for_the_final_model_is_noted_and_the_job_ends(federat
     assert "is no hash" in told(ada.sign_final, offer.hash, "model")
 
 
-def test_who_was_offline_at_the_end_gets_her_receipt_when_she_joins_next(federation, monkeypatch):
+def test_somebody_who_was_offline_at_the_end_gets_their_receipt_when_they_join_next(federation, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(receipt_delivery, "_deliver", lambda *_: None)
         first = federation.go()
@@ -338,7 +338,7 @@ def test_who_was_offline_at_the_end_gets_her_receipt_when_she_joins_next(federat
     assert acknowledged == {(job.name, name) for job in (first, second) for name in federation.job.clients.name}
 
 
-def test_her_receipt_is_not_crowded_out_by_others_of_her_name_and_their_rows_are_not_read(federation, monkeypatch):
+def test_a_receipt_is_not_crowded_out_by_others_of_the_same_name_and_their_rows_are_not_read(federation, monkeypatch):
     """In a ledger that operators share, Adas of others may never have said that they kept theirs."""
     with monkeypatch.context() as patch:
         patch.setattr(receipt_delivery, "_deliver", lambda *_: None)

@@ -1,4 +1,4 @@
-"""A Flower strategy of one's own in a paid job: planned, run, settled and resumed as every job."""
+"""A custom Flower strategy in a paid job: planned, run, settled and resumed as every job."""
 
 from dataclasses import replace
 from pathlib import Path

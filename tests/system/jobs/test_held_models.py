@@ -28,7 +28,8 @@ from truthfl.home import participant_folder
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import Conflict
-from truthfl.ledger.job_view import hold_faults, job_view
+from truthfl.ledger.held_models import hold_faults
+from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import receipt_fault
 
 HONEST = ["truthful"] * 4

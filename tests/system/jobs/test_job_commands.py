@@ -38,7 +38,7 @@ def prompt(monkeypatch):
     monkeypatch.setattr(job_control, "LONGEST_SLEEP", 0.02)
 
 
-def test_who_is_removed_before_the_offers_is_not_asked(tmp_path, plans):
+def test_somebody_who_is_removed_before_the_offers_is_not_asked(tmp_path, plans):
     setting = Commanded(tmp_path, plans)
     grid = setting.commanding("enrol", 1, "remove", "too late", client="Ben")
     view = setting.go(grid)
@@ -52,7 +52,7 @@ def test_who_is_removed_before_the_offers_is_not_asked(tmp_path, plans):
     assert check(setting.entries()) is None
 
 
-def test_who_is_removed_while_offers_are_out_counts_as_declining(tmp_path, plans):
+def test_somebody_who_is_removed_while_offers_are_out_counts_as_declining(tmp_path, plans):
     setting = Commanded(tmp_path, plans)
     setting.people[setting.node("Ben")].decide = lambda _: None
     view = setting.go(setting.commanding("offer", 2, "remove", client="Ben"))
@@ -67,7 +67,7 @@ def test_who_is_removed_while_offers_are_out_counts_as_declining(tmp_path, plans
 
 
 @pytest.mark.parametrize(("word", "nth"), [("labels", 2), ("audition_commit", 1)])
-def test_no_solo_model_is_taken_of_who_is_removed_before_hers_is_in(tmp_path, plans, word, nth):
+def test_no_solo_model_is_taken_of_somebody_who_is_removed_before_theirs_is_in(tmp_path, plans, word, nth):
     setting = Commanded(tmp_path, plans, label_seconds=60.0)
     if word == "labels":
         setting.people[setting.node("Ben")].labels = lambda _: None
@@ -80,7 +80,7 @@ def test_no_solo_model_is_taken_of_who_is_removed_before_hers_is_in(tmp_path, pl
     assert_all_holds(setting, view)
 
 
-def test_who_is_removed_when_her_solo_model_is_in_keeps_what_her_labels_earned(tmp_path, plans):
+def test_somebody_who_is_removed_when_their_solo_model_is_in_keeps_what_the_labels_earned(tmp_path, plans):
     setting = Commanded(tmp_path, plans)
     grid = setting.commanding("audition_open", 1, "remove", client="Ben")
     view = setting.go(grid)
@@ -91,7 +91,7 @@ def test_who_is_removed_when_her_solo_model_is_in_keeps_what_her_labels_earned(t
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_who_is_removed_in_the_rounds_is_paid_for_those_that_she_delivered(tmp_path, plans, masked):
+def test_somebody_who_is_removed_in_the_rounds_is_paid_for_those_they_delivered(tmp_path, plans, masked):
     setting = Commanded(tmp_path, plans, job=masked_job(tmp_path) if masked else None)
     grid = setting.commanding("train", 4, "remove", "left", client="Ben")
     view = setting.go(grid)
@@ -186,7 +186,7 @@ def test_an_extension_gives_time_to_label_and_is_told(tmp_path, plans):
     assert view.auditions["Ben"].document["passed"]
     assert told[0].startswith("The operator gives you until ")
     assert told[0].endswith(" UTC to label.")
-    assert 20 < left[0] <= 30  # her page knows the later end
+    assert 20 < left[0] <= 30  # the page knows the later end
     assert_all_holds(setting, view)
 
 
@@ -259,7 +259,7 @@ def test_the_live_status_tells_the_stage_and_each_client(tmp_path, plans):
 
 
 @pytest.mark.parametrize("number", [-1, 10**9, "7", 7.5, True, None, [7]])
-def test_what_a_stranger_says_of_her_labels_is_noted_only_if_it_can_be(tmp_path, number):
+def test_what_a_stranger_says_of_their_labels_is_noted_only_if_it_can_be(tmp_path, number):
     live = LiveWriter(tmp_path, "job", ("Ben",))
     note_labels(live, "Ben", 5, 10)
     note_labels(live, "Ben", number, 10)

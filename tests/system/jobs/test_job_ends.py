@@ -131,7 +131,7 @@ class AwayAtFirst(At):
         return other_reply(Error(NODE_UNAVAILABLE, "gone"), reply)
 
 
-def test_an_end_during_the_audition_leaves_everybody_the_time_to_send_her_model(tmp_path, plans):
+def test_an_end_during_the_audition_leaves_everybody_the_time_to_send_their_model(tmp_path, plans):
     setting = Commanded(tmp_path, plans)
     grid = AwayAtFirst(setting.grid, "audition_commit", 1, lambda: setting.command("end"))
     grid.node = setting.node("Ben")
@@ -292,7 +292,7 @@ def _assert_forged_loss_is_found(setting, view):
     assert any("not in which round" in fault.message for fault in end_faults(view))
 
 
-def test_who_is_asked_in_some_rounds_is_paid_by_those_that_were_drawn_for_her(tmp_path):
+def test_somebody_who_is_asked_in_some_rounds_is_paid_by_those_drawn_for_them(tmp_path):
     job = lceme_job(tmp_path, participation=[1.0, 0.5, 1.0, 0.5])
     setting = Commanded(tmp_path, quick, job=job)
     view = setting.go(setting.commanding("train", 6, "end"))

@@ -1,5 +1,6 @@
-"""A contract of one's own, written here and nowhere else: planned, verified, offered, paid, received and checked."""
+"""A custom contract, written here and nowhere else: planned, verified, offered, paid, received and checked."""
 
+import json
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from helpers.auditions import audition_job_file
 from helpers.auditions import inputs as audition_inputs
 from helpers.auditions import measurement as audition_measurement
+from helpers.commands import told
+from helpers.commands import truthfl as command
 from helpers.small_jobs import small_job_file
 from truthfl import (
     Audition,
@@ -22,6 +25,7 @@ from truthfl import (
     LossModel,
     Observation,
     PlanInputs,
+    Prices,
     SoloResult,
     Training,
     find_mechanism,
@@ -84,7 +88,7 @@ def own_job(folder: Path):
     return read_job(small_job_file(folder, 'kind = "lceme"', 'kind = "cost and bonus"'))
 
 
-def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
+def test_a_custom_contract_goes_all_the_way(bonus, tmp_path):
     job = own_job(tmp_path)
     planned = job.plan(job.server_side(), QUICK)
     assert isinstance(planned.contract, bonus)
@@ -113,7 +117,7 @@ def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
     assert "must be one of: audition, lceme, flat" in receipt_fault(participant_folder.receipts(ada)[0])
 
 
-def test_a_contract_of_ones_own_is_verified_in_real_training(bonus, tmp_path):
+def test_a_custom_contract_is_verified_in_real_training(bonus, tmp_path):
     job = own_job(tmp_path)
     own, *others = verify_job(job, tmp_path, quick=True, runs=200, workers=1).verdicts
     assert own.rule == "cost and bonus"
@@ -137,7 +141,7 @@ def thanks():
     @dataclass(frozen=True, eq=False)
     class AuditionAndThanks(Audition):
         kind: ClassVar[str] = "audition and thanks"
-        formula: ClassVar[str] = "as of an audition, and thanks for who passes"
+        formula: ClassVar[str] = "as of an audition, and thanks for a pass"
 
         thanks: np.ndarray
 
@@ -162,7 +166,7 @@ def thanks():
     unregister("audition and thanks")
 
 
-def test_a_contract_of_ones_own_pays_by_solo_models(thanks, tmp_path):
+def test_a_custom_contract_pays_by_solo_models(thanks, tmp_path):
     """It is planned, offered, paid, received and checked, and never replaced by the built-in audition."""
     more = ('"audition"', '"audition and thanks"'), ("loss_value = 20000.0", "loss_value = 20000.0\nmost_pay = 10.0")
     job = read_job(audition_job_file(tmp_path, *more))
@@ -277,7 +281,7 @@ def test_a_contract_by_solo_models_needs_no_audition(careful, tmp_path):
     outcome = run_job(job, tmp_path / "run", design=QUICK)
     terms = outcome.agreement.terms
     assert (terms.contract, terms.recipe) == ("cost and care", careful.recipe)
-    assert terms.dropping_out.startswith("Who sends no audition in time")
+    assert terms.dropping_out.startswith("A participant who sends no audition in time")
     with open_for_reading(tmp_path / "run" / "ledger.db") as book:
         assert check(book.entries()) is None
         settled = {entry.key: entry.document for entry in book.entries(kind="settlement")}
@@ -338,6 +342,100 @@ def test_the_command_line_takes_it_too(bonus, tmp_path):
         match=re.escape("[contract] there is no contract of kind 'cost and bonus'; it must be one of: audition, lceme"),
     ):
         read_job(tmp_path / "job.toml")
+
+
+IN_A_FILE = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from truthfl import Contract, Strategies, work_cost
+
+
+@dataclass(frozen=True, eq=False)
+class CostAndHalf(Contract):
+    kind: ClassVar[str] = "cost and half"
+    formula: ClassVar[str] = "pay = 1.5 * cost * delivered / asked"
+
+    batch_size: np.ndarray
+    cost: np.ndarray
+
+    @classmethod
+    def plan(cls, inputs):
+        batches = inputs.best_batch_sizes()
+        return cls(batches, work_cost(inputs.clients, inputs.training, Strategies.truthful(batches)))
+
+    def pay(self, seen):
+        amount = 1.5 * self.cost * np.ones_like(np.asarray(seen.test_loss) * self.cost)
+        return amount if seen.delivered is None else amount * seen.delivered / seen.asked
+"""
+
+
+def test_a_contract_in_a_file_goes_through_the_commands(tmp_path):
+    """Named in [contract] use, it is planned, verified, run and checked; who does not name it is told what to say."""
+    path = small_job_file(tmp_path, 'kind = "lceme"', 'use = "pay.py:CostAndHalf"')
+    path.write_text(path.read_text().replace("rounds = 30", "rounds = 4\nstep_size = 0.5"))
+    (tmp_path / "pay.py").write_text(IN_A_FILE)
+    own = ("--contract", tmp_path / "pay.py:CostAndHalf")
+
+    def out(*words):
+        done = command(*words, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return done.stdout
+
+    assert json.loads(out("plan", path, "--json"))["contract"] == "cost and half"
+    lies = json.loads(
+        out("verify", path, "--quick", "--runs", "200", "--workers", "2", "--out", tmp_path / "lies", "--json")
+    )
+    assert (lies[0]["rule"], lies[0]["lying_pays"]) == ("cost and half", True)
+    assert "Ledger: " in out("run", path, "--out", tmp_path / "run")
+    ledger = tmp_path / "run" / "ledger.db"
+    with open_for_reading(ledger) as book:
+        (job,) = book.entries(kind="job")
+        offers = book.entries(kind="offer")
+    assert {entry.document["document"]["job"]["contract"] for entry in offers} == {"cost and half"}
+    assert job.document["job"]["contract"].keys() == {"kind", "use", "source"}
+    assert job.document["job"]["contract"]["use"] == "pay.py:CostAndHalf"
+    assert "signatures and pay hold" in out("ledger", "check", ledger, *own)
+    receipt = tmp_path / "run" / "participants" / "Ada" / "receipts"
+    assert "the receipt holds" in out("ledger", "check", ledger, *own, "--receipt", next(receipt.iterdir()))
+    for words in (("status", "--out", tmp_path / "run"), ("ledger", "show", ledger), ("settle", ledger)):
+        assert job.job in out(*words, *own)
+
+    for words in (("ledger", "check", ledger), ("status", "--out", tmp_path / "run")):
+        missing = command(*words)
+        assert (missing.returncode, missing.stdout) == (2, "")
+        assert missing.stderr.endswith("custom contract 'cost and half': say --contract pay.py:CostAndHalf.\n")
+    settled = command("settle", ledger)
+    assert settled.returncode == 2
+    assert "there is no contract of kind 'cost and half'" in settled.stderr
+    assert "--contract FILE.py:Class" in settled.stderr
+    (tmp_path / "pay.py").write_text(IN_A_FILE.replace("1.5", "1.4"))
+    other = command("ledger", "check", ledger, *own)
+    assert (other.returncode, other.stdout) == (2, "")
+    assert "of which this is another text" in other.stderr
+    assert command("run", path, "--out", tmp_path / "again", "--contract", "lceme").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("section", "sentence"),
+    [
+        ('use = "none.py:Pay"', "none.py does not exist; it must be the file that defines Pay."),
+        ('use = "pay.py:Other"', "[contract] pay.py has no class Other; it has CostAndHalf."),
+        ('use = "pay.py:Contract"', "[contract] Contract lacks pay."),
+        ('use = "pay.py:ClassVar"', "pay.py has no class ClassVar"),
+        ('use = "pay.py:Strategies"', "Strategies is no Contract; it must derive from truthfl.Contract."),
+        ('use = "pay"', '[contract] use is \'pay\'; it must be "FILE.py:Class" or "module:Class".'),
+        ("use = 3", '[contract] use is 3; it must be "FILE.py:Class" or "module:Class".'),
+        ('use = "pay.py:CostAndHalf"\nkind = "lceme"', "[contract] kind and use are both given"),
+        ('use = "pay.py:Taken"', "a mechanism 'lceme' is registered already; choose another kind."),
+    ],
+)
+def test_what_names_no_contract_is_one_sentence(tmp_path, section, sentence):
+    taken = "\n\nclass Taken(CostAndHalf):\n    kind = 'lceme'\n" if "Taken" in section else ""
+    (tmp_path / "pay.py").write_text(IN_A_FILE + taken)
+    assert sentence in told(read_job, small_job_file(tmp_path, 'kind = "lceme"', section))
 
 
 CLIENTS = Clients(weight=[0.5, 0.5], gradient_variance=1, sample_cost=0.01, labeling_cost=1, dataset_size=100)
@@ -405,11 +503,11 @@ def test_two_mechanisms_cannot_share_a_kind():
 
 @pytest.mark.parametrize("kind", mechanism_kinds())
 def test_every_registered_mechanism_keeps_the_interface(kind):
-    """Planned, taken apart into one client's terms and put together again, it pays her the same."""
+    """Planned, taken apart into one client's terms and put together again, it pays them the same."""
     if kind == "audition":
         made = plan_audition(AuditionInputs(CLIENTS, audition_measurement(len(CLIENTS)), Training(10), 1000.0)).contract
     else:
-        made = find_mechanism(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), 1000.0))
+        made = find_mechanism(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), Prices(1000.0)))
     claims = {"claimed_batch_size": 20.0, "contribution": Contribution(0.1, 0.5)}
     seen = Observation(0.4, delivered=3, asked=4, **claims)
     together = made.pay(seen)

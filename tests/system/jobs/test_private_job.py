@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from helpers.small_jobs import SMALL_JOB
-from truthfl.cli.output import privacy_json, privacy_sentence
+from truthfl.cli.plan import privacy_json, privacy_sentence
 from truthfl.contracts.setting import Strategies, Training
 from truthfl.federation.operator.kept_jobs import fixed_draws
 from truthfl.federation.protocol.final_model import test_loss as loss_of_draws

@@ -89,7 +89,7 @@ def with_behaviours(job, behaviours):
     return job.with_clients(participants(**job.document()["clients"] | {"behaviour": behaviours}))
 
 
-def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_honest(planned, tmp_path):
+def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_they_alone_are_honest(planned, tmp_path):
     """The others go on lying, and their empty reports (all of a free rider's, an echo's first) stay refused."""
     job, _, _ = planned
     lively = ["truthful", "echo", "free rider", "few labels"]
@@ -127,7 +127,7 @@ def test_labels_that_are_derived_and_scales_that_fall_are_paid_for_as_in_trainin
     assert "fading reporter" in done.stdout
 
 
-def test_a_behaviour_of_ones_own_runs_a_job(planned, tmp_path):
+def test_a_custom_behaviour_runs_a_job(planned, tmp_path):
     job, _, _ = planned
     own = from_strategy("half of everything", labeling_effort=0.5, batch_share=0.5, report_scale=0.5)
     outcome = run_job(with_behaviours(job, ["truthful", own, own, "truthful"]), tmp_path, seed=3, design=QUICK)

@@ -49,7 +49,7 @@ MENDED = 2000
 
 
 class Rejoining:
-    """The grid on which Cleo, when she is told that the job is over for her, mends her file and joins again."""
+    """The grid on which Cleo, told that the job is over for her, mends her file and joins again."""
 
     def __new__(cls, grid, settings, mend):
         def node_ids(found=grid.get_node_ids):
@@ -109,28 +109,28 @@ def test_files_labels_by_hand_and_a_mended_file_are_trained_on(done):
         assert len(participant_folder.receipts(Path(people[node].home))) == 1
 
 
-def test_an_unknown_category_is_told_and_she_is_asked_again(done):
+def test_an_unknown_category_is_told_and_its_owner_is_asked_again(done):
     folder, _, found, _, sentences = done
     expected = f"line 9 of {folder / 'cleo.csv'} has 'Oslo' in column city; the job knows Bergen, Paris."
     assert sentences == [f"{expected} Mend your file and join again; the offer is not answered yet."]
     assert {offer.job.version for offer in found.agreement.offers} == {1}  # nobody had to be offered anew
 
 
-def test_who_brings_pictures_to_a_table_is_told_and_the_others_are_paid(done):
+def test_somebody_who_brings_pictures_to_a_table_is_told_and_the_others_are_paid(done):
     _, people, found, _, _ = done
     sentence = "Dora brings pictures; this job is on tables: they join with --task tables."
     assert [entry.document["reason"] for entry in found.rejections] == [sentence]
     assert participant_folder.news(Path(people[DORA].home)) == (
-        f"The operator's server does not take you in: {sentence}",
+        f"The operator's server does not admit you: {sentence}",
         True,
     )
     form = shown(participant_folder.last_news(Path(people[DORA].home)).sentence)["values"]["reason"]
     values = {"name": "Dora", "stated": "pictures", "task": "tables", "file": "tables"}
-    assert form == {"key": "refusal.with_task", "values": values}, "her page can say it in her language"
+    assert form == {"key": "refusal.with_task", "values": values}, "the page can say it in its language"
     assert participant_folder.offers(Path(people[DORA].home)) == []
 
 
-def test_columns_are_found_by_name_and_labels_are_hers(done):
+def test_columns_are_found_by_name_and_labels_are_the_participants(done):
     _, people, found, _, _ = done
     ada, offer = participant_of(people[ADA]), found.agreement.offers[0]
     features, ages = ada.samples_for(offer), np.array([line[0] for line in rows(40, 2)])
@@ -189,7 +189,7 @@ def table(lines, header="age,city,label"):
     ],
     ids=["column", "label", "number", "fewer", "fits"],
 )  # fmt: skip
-def test_what_does_not_fit_is_told_before_she_signs(done, tmp_path, text, sentence):
+def test_what_does_not_fit_is_told_before_signing(done, tmp_path, text, sentence):
     found = answer_with(done, tmp_path, text)
     assert found is None if sentence is None else sentence in found
 
@@ -219,7 +219,7 @@ def test_an_offer_on_pictures_is_not_answered_with_a_table(done, tmp_path):
     )
 
 
-def test_a_file_that_her_task_reads_otherwise_is_told(done, tmp_path):
+def test_a_file_that_the_participants_task_reads_otherwise_is_told(done, tmp_path):
     _, people, found, _, _ = done
     (tmp_path / "ada.csv").write_text(table(rows(40, 2), "age,city,answer"))
     (tmp_path / "task.toml").write_text('[task]\nuse = "tables"\nlabel = "answer"\n')
@@ -274,7 +274,7 @@ def own(tmp_path_factory):
     return folder, run_job(read_job(path), folder / "out", design=QUICK)
 
 
-def test_a_task_of_the_operators_own_is_loaded_only_if_she_names_it(own, tmp_path):
+def test_the_operators_task_is_loaded_only_if_the_participant_names_it(own, tmp_path):
     folder, outcome = own
     offer = outcome.agreement.offers[0]
     (tmp_path / "mine.py").write_text(f"{MINE}\n# changed\n")
@@ -297,7 +297,7 @@ def test_a_task_of_the_operators_own_is_loaded_only_if_she_names_it(own, tmp_pat
         assert news is None if sentence is None else re.match(sentence, news[0])
 
 
-def test_the_ledger_of_a_task_of_ones_own_is_checked_with_it(own, tmp_path):
+def test_the_ledger_of_a_custom_task_is_checked_with_it(own, tmp_path):
     folder, _ = own
     (tmp_path / "mine.py").write_text(f"{MINE}\n# changed\n")
 
@@ -356,7 +356,7 @@ def test_a_later_process_makes_no_features_of_texts(tmp_path):
     assert second == f"{255 * 5} [1, 0, 1] False\n"
 
 
-def test_who_stays_from_job_to_job_keeps_the_samples_of_the_last_jobs_only(tmp_path):
+def test_somebody_who_stays_from_job_to_job_keeps_the_samples_of_the_last_jobs_only(tmp_path):
     """A participant whose caches grew with every job took ever more memory under `join --stay`."""
     np.savez(tmp_path / "ada.npz", images=np.zeros((40, 2, 2), np.uint8), labels=np.arange(40) % 2)
     settings = settings_of(tmp_path, "Ada", tmp_path / "ada.npz", "pictures")

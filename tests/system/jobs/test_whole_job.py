@@ -145,7 +145,7 @@ def test_from_labels_typed_in_a_page_to_rows_in_the_ledger(browser, tmp_path):
         said(tmp_path, "serve", "Cleo is paid")
         for name, page in pages.items():
             said(tmp_path, name, "It holds.")
-            page.click("#banner >> text=Look at it")  # the page is still there, with her receipt
+            page.click("#banner >> text=Look at it")  # the page is still there, with the receipt
             page.click("#check")
             page.wait_for_selector("#verdict.good")
             page.close()

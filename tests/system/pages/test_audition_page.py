@@ -85,7 +85,7 @@ def test_what_cutting_corners_leaves_under_an_audition(ada):
 def test_a_lie_is_paid_at_both_losses_and_the_gate_ends_work_and_pay_for_computing(
     labels, batch, delivered, rise, solo_rise, labeling, computing
 ):
-    """Of the cost of computing, 2 of 12 are for training alone, also if she enters another cost."""
+    """Of the cost of computing, 2 of 12 are for training alone, also with another cost entered."""
     lie = TriedLie("fewer labels", "something", labels, batch, delivered, rise, 0.0, solo_rise, 0.0)
     _, one = outlooks(an_audition_offer(KEY, OPERATOR, lies=(lie,)), Costs(labeling, computing))
     stopped = (1.0 + solo_rise) - 1.0 > 0.4
@@ -104,7 +104,7 @@ def test_an_error_that_reaches_over_the_gate_counts_pay_and_work_for_computing()
     assert one.difference_error == pytest.approx(((80 - 12) - (0 - 2)) / 2)
 
 
-def test_who_has_no_costs_cannot_be_paid_below_them(ada):
+def test_somebody_who_has_no_costs_cannot_be_paid_below_them(ada):
     offer = ada.gets_offer()
     assert assumed_costs(offer) == Costs(60.0, 12.0)
     assert outlooks(offer, Costs(0.0, 0.0))[0].chance_below_cost == 0.0
@@ -145,7 +145,7 @@ def test_another_contracts_plot_is_by_test_loss(ada):
 
 
 def test_the_receipt_of_an_audition_has_two_lines_and_their_sum(ada):
-    """Her 50 labels are all there are, so 0.4 + 20 / 50 is expected of the joint model; 4 of 5 reports were taken."""
+    """Ada's 50 labels are all there are, so 0.4 + 20 / 50 is expected of the joint model; 4 of 5 reports were taken."""
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer, solo_loss=1.02)
@@ -160,10 +160,10 @@ def test_the_receipt_of_an_audition_has_two_lines_and_their_sum(ada):
     assert [written(step)[1] for step in shown["calculation"]] == ["96.0000", "34.4000", "130.4000"]
     assert written(shown["calculation"][0])[0] == "90.0000 + 200.0000 × ( 1.0500000 − 1.0200000 )"
     assert (shown["paid"], shown["settlement"]) == (130, {"pay": 130, "delivered": 4, "asked": 5})
-    expected, hers = shown["plot"]["points"]
-    assert (expected["name"], hers["name"], hers["key"]) == ("plot.expected", "plot.your_model", True)
+    expected, own = shown["plot"]["points"]
+    assert (expected["name"], own["name"], own["key"]) == ("plot.expected", "plot.your_model", True)
     assert (expected["loss"], expected["pay"]) == pytest.approx((1.05, 90 + 34.4))
-    assert (hers["loss"], hers["pay"]) == pytest.approx((1.02, 130.4))
+    assert (own["loss"], own["pay"]) == pytest.approx((1.02, 130.4))
     assert shown["plot"]["band"] == pytest.approx([0.85, 1.25])
     assert shown["plot"]["limit"] == pytest.approx(1.45)
     assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
@@ -171,7 +171,7 @@ def test_the_receipt_of_an_audition_has_two_lines_and_their_sum(ada):
 
 
 def test_the_receipt_of_somebody_who_was_stopped(ada):
-    """The line is what others are paid, who take part; her point is on it, beyond the limit."""
+    """The line is what others are paid, who take part; Ada's point is on it, beyond the limit."""
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer, **ABOVE)
@@ -179,7 +179,7 @@ def test_the_receipt_of_somebody_who_was_stopped(ada):
     assert shown["audition"]["passed"] is False
     assert [part["paid"] for part in shown["audition"]["parts"]] == [pytest.approx(4.0), 0.0]
     assert shown["settlement"] == {"pay": 4, "delivered": 0, "asked": 0}
-    assert shown["calculation"][1]["formula"] == "for computing: you did not take part in the joint training"
+    assert shown["calculation"][1]["formula"] == {"key": "calculation.audition.no_computing", "values": {}}
     assert [point["pay"] for point in shown["plot"]["points"]] == pytest.approx([90, 4])
     assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
 
@@ -189,8 +189,8 @@ def test_the_line_of_somebody_who_was_stopped_is_that_of_those_who_deliver(ada):
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer, solo_loss=1.47, loss=0.79)
-    expected, hers = document_views.receipt_view(ada.home)["plot"]["points"]
-    assert (expected["pay"], hers["pay"]) == pytest.approx((90 + 43, 4))
+    expected, own = document_views.receipt_view(ada.home)["plot"]["points"]
+    assert (expected["pay"], own["pay"]) == pytest.approx((90 + 43, 4))
 
 
 def test_the_receipt_of_somebody_without_a_model_has_the_servers_reason(ada):
@@ -214,7 +214,7 @@ def test_somebody_who_was_stopped_is_asked_in_no_round_also_where_few_are_drawn(
     assert "stopped" in asked_rounds_fault(paper)
 
 
-def test_a_receipt_for_another_model_than_her_own_does_not_hold(ada):
+def test_a_receipt_for_another_model_than_their_own_does_not_hold(ada):
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer, solo_loss=1.02)
@@ -363,11 +363,11 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):
             "then together with the others in 5 rounds, each with about 4 of your pictures",
             "it trains a small model on your labels",
             "With honest labels about 1.0000 is expected, give or take 0.1000.",
-            "Above 1.4000, as things are expected, you are stopped",
+            "Above 1.4000 (if the others do as expected) you are stopped",
             "With honest work the chance of that is about 1 in 5,800.",
-            "Who sends no model within 1 hour is stopped, too",
+            "If you send no model within 1 hour, you are stopped, too",
             "You never owe anything, and the most you can be paid is 222 cent.",
-            "unusually hard ones is paid less, whoever holds easy ones more, about 20 cent give or take",
+            "unusually hard ones are paid less, people who hold easy ones more: about 20 cent give or take",
             "Computing, in all: rounds and audition (cent)",
             "Honest work costs you 72 cent and is expected to leave you 58 cent.",
         ):
@@ -416,7 +416,7 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):
         assert axe(page) == []
 
 
-def test_who_was_stopped_is_told_why(browser, tmp_path):
+def test_somebody_who_was_stopped_is_told_why(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
     offer = ada.gets_offer()
     ada.accepts(offer)
@@ -439,7 +439,7 @@ def test_who_was_stopped_is_told_why(browser, tmp_path):
         assert axe_by_day_and_night(page) == []
 
 
-def test_who_sent_no_model_is_told_why_on_a_phone(browser, tmp_path):
+def test_somebody_who_sent_no_model_is_told_why_on_a_phone(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
     offer = ada.gets_offer()
     ada.accepts(offer)

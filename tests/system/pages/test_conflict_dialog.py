@@ -19,7 +19,7 @@ def browser():
         yield opened
 
 
-def test_she_chooses_which_label_counts(browser, tmp_path):
+def test_the_participant_chooses_which_label_counts(browser, tmp_path):
     source = open_samples(draw_pictures(tmp_path / "data", 3))
     home = tmp_path / "home"
 
@@ -42,7 +42,7 @@ def test_she_chooses_which_label_counts(browser, tmp_path):
             page.wait_for_selector("#conflict", state="detached")
             assert label(elsewhere, 0) == "cat"
             assert page.get_attribute("#classes button >> nth=0", "aria-pressed") == "true"
-            page.keyboard.press("d")  # now she has seen it
+            page.keyboard.press("d")  # now it was seen
             page.wait_for_selector(showing(1))
             assert label(elsewhere, 0) == "dog"
             elsewhere.decide(Decision("nonce-2", source.ids[1], "label", "cat"))

@@ -91,7 +91,7 @@ def test_label_shows_instructions_of_a_file(browser, tmp_path):
     (tmp_path / "classes.toml").write_text(CLASSES)
     with command(data, tmp_path / "home", "--instructions", tmp_path / "classes.toml") as (_, url):
         for lost in (folder / "1").iterdir():
-            lost.unlink()  # copies are in her folder
+            lost.unlink()  # copies are in Ada's folder
         with looking(browser, url, **DESKTOP, locale="de-DE") as page:
             page.wait_for_selector(showing(0))
             assert page.locator("#classes button").all_inner_texts() == ["7", "1"]

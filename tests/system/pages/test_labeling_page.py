@@ -23,7 +23,7 @@ from helpers.browsers import (
     showing,
 )
 from helpers.participants import Ada, an_offer, draw_pictures
-from truthfl.cli.join import _open_page
+from truthfl.cli.participant.participation import _open_page
 from truthfl.federation.participant.node_settings import ASK, Settings
 from truthfl.home import participant_folder
 from truthfl.ledger.documents import answer_fault
@@ -522,7 +522,7 @@ def test_before_an_offer_no_classes_are_asked_for_that_are_not_the_jobs(browser,
     write_key(ada.key, tmp_path / "own-key")
     settings = Settings("Ada", str(data), str(ada.home), str(tmp_path / "own-key"), ASK, 1.0, 0.01)
     with ExitStack() as stack, looking(browser, "about:blank") as page:
-        opened = _open_page(stack, settings, True, None)
+        opened = _open_page(stack, settings, False, None)
         page.goto(opened.url)
         page.wait_for_selector("#no-classes:not([hidden])")
         assert "come with the job’s offer" in page.inner_text("#no-classes")

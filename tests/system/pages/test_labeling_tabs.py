@@ -6,7 +6,7 @@ import pytest
 
 from helpers.browsers import DIGITS, DONE, browser, count, decisions, looking, press, showing  # noqa: F401
 from helpers.participants import Ada, draw_pictures
-from truthfl.cli.label import open_in_browser
+from truthfl.cli.participant.pages import open_in_browser
 from truthfl.home import participant_folder
 from truthfl.page.serving import open_page
 from truthfl.samples.sources import open_samples
@@ -39,7 +39,7 @@ def test_two_tabs_know_of_each_other(browser, tmp_path, data):
         other.wait_for_selector("#groups button:nth-child(6) >> text=5 2")
 
 
-def test_an_offer_that_comes_while_she_labels_stays_announced(browser, tmp_path, data):
+def test_an_offer_that_comes_during_labeling_stays_announced(browser, tmp_path, data):
     ada = Ada(tmp_path)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector(showing(0))
@@ -101,8 +101,8 @@ def test_keys_in_the_review_are_as_on_the_bench(browser, tmp_path, data):
     assert [row[1] for row in decisions(tmp_path / "home")] == ["label"] * 3 + ["flag"]
 
 
-def test_she_signs_what_she_saw(browser, tmp_path, data):
-    """An offer that comes while she is asked to sign another is not signed in its place."""
+def test_the_offer_that_was_shown_is_signed(browser, tmp_path, data):
+    """An offer that comes while the page asks to sign another is not signed in its place."""
     ada = Ada(tmp_path)
     seen = ada.gets_offer(samples=4)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
@@ -159,7 +159,7 @@ def test_it_is_not_done_while_one_is_skipped_and_they_come_back_in_order(browser
         press(page, "1", DONE)
 
 
-def test_the_page_opens_by_way_of_a_file_that_only_she_can_read(browser, tmp_path, data, monkeypatch):
+def test_the_page_opens_by_way_of_a_file_that_only_its_user_can_read(browser, tmp_path, data, monkeypatch):
     came = []
     monkeypatch.setattr(webbrowser, "open", came.append)
     (tmp_path / "home").mkdir()

@@ -16,6 +16,7 @@ from helpers.commanded_jobs import PATIENCE, ConsoleJob, give, wait_for
 from helpers.commands import within
 from helpers.databases import KEY, opening, raw
 from helpers.small_jobs import known_plans  # noqa: F401
+from truthfl.amounts import amount_text
 from truthfl.console.application import open_operator_page
 from truthfl.federation.operator.approval import ask_by_file
 from truthfl.federation.operator.job_watch import job_watch
@@ -24,7 +25,6 @@ from truthfl.files import write_file
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commands import read_time
-from truthfl.ledger.evidence import amount_text
 
 NOTICED = 3.0  # seconds in which a dead server must be noticed
 OVER = "#stages li.now >> text=over"
@@ -162,8 +162,8 @@ def test_remove_and_end(browser, tmp_path):
         with page_of(console_job) as opened, looking(browser, opened.url) as page:
             page.wait_for_selector("#do-remove")
             assert page.locator("#do-extend").count() == 0  # rounds have no deadline
-            give(page, "remove", "sold her data", client="Dora")
-            page.wait_for_selector("#people tr:last-child >> text=removed by the operator: sold her data")
+            give(page, "remove", "sold the data", client="Dora")
+            page.wait_for_selector("#people tr:last-child >> text=removed by the operator: sold the data")
             page.click("#do-remove")
             assert page.locator("#act-client option").all_inner_texts() == ["Ada", "Ben", "Cleo"]
             page.keyboard.press("Escape")
@@ -220,14 +220,14 @@ def test_a_model_that_is_too_good_is_decided_on(browser, tmp_path, from_elsewher
             assert page.locator("#act-client option").all_inner_texts() == ["Cleo"]
             assert axe(page) == []
             page.keyboard.press("Escape")
-            give(page, word, "we know her", client="Cleo")
+            give(page, word, "we know Cleo", client="Cleo")
             page.wait_for_selector("#do-accept", state="detached")
-            page.wait_for_selector(f"#rows >> text={word} Cleo: we know her")
+            page.wait_for_selector(f"#rows >> text={word} Cleo: we know Cleo")
             page.wait_for_selector(OVER, timeout=30_000)
             row = page.inner_text("#people tr:nth-child(3)")
-            assert ("stopped" in row) == ("The operator refused it: we know her." in row) == (word == "refuse")
+            assert ("stopped" in row) == ("The operator refused it: we know Cleo." in row) == (word == "refuse")
     (command,) = command_rows(console_job)
-    assert (command["kind"], command["client"], command["why"]) == (word, "Cleo", "we know her")
+    assert (command["kind"], command["client"], command["why"]) == (word, "Cleo", "we know Cleo")
     with open_for_reading(console_job.ledger) as book:
         assert check(book.entries()) is None
 

@@ -163,7 +163,7 @@ def test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt(browser, 
         assert axe_by_day_and_night(page) == []
 
 
-def test_what_is_said_of_pay_follows_her_pace_and_the_operators_note(browser, tmp_path):
+def test_what_is_said_of_pay_follows_the_pace_and_the_operators_note(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
     data = draw_pictures(tmp_path / "data", 60)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:

@@ -1,4 +1,4 @@
-"""The review page in a real browser: one label for many, undo, conflicts, what her own model doubts."""
+"""The review page in a real browser: one label for many, undo, conflicts, what the participant's own model doubts."""
 
 import re
 from contextlib import closing
@@ -202,13 +202,13 @@ def test_the_solo_model_is_asked_once_there_is_one_and_it_is_said_what_is_handed
     ada.accepts(offer)
     settings = Settings("Ada", str(data), str(ada.home), str(ada.home / "key"))
     source = samples_to_show(settings)[0]
-    hers = [given[int(sample.name.split(".")[0])] for sample in source.samples]
-    label_all(ada.home, source, hers)
+    own_labels = [given[int(sample.name.split(".")[0])] for sample in source.samples]
+    label_all(ada.home, source, own_labels)
     participant_of(settings).commit_audition(offer.hash)
     images = np.stack([source.pixels(position) for position in range(160)])
     recipe = recipe_of(offer.job.recipe)
     model = SoftmaxRegression(784, 10, recipe.penalty)
-    scores = model.scores(train_alone(model, images, np.array(hers), recipe, offer.job.seed), images)
+    scores = model.scores(train_alone(model, images, np.array(own_labels), recipe, offer.job.seed), images)
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     with (
         open_page(ada.home, source, DIGITS, ada.key, make_opinion=lambda: solo_opinion(settings)) as opened,
@@ -216,6 +216,6 @@ def test_the_solo_model_is_asked_once_there_is_one_and_it_is_said_what_is_handed
     ):
         page.goto(review(opened))
         page.click("#groups >> text=Worth a second look")
-        assert doubts_shown(page) == expected_doubts(odds / odds.sum(axis=1, keepdims=True), hers)
+        assert doubts_shown(page) == expected_doubts(odds / odds.sum(axis=1, keepdims=True), own_labels)
         assert "is handed in already" in page.inner_text("#about")
         assert axe(page) == []

@@ -72,7 +72,7 @@ def test_flat_pay_is_paid_for_anything_and_claims_are_believed():
     assert found.gain[3] == pytest.approx(found.cost + 5.0 * 160)
 
 
-def test_leave_one_out_pays_for_the_loss_without_her():
+def test_leave_one_out_pays_for_the_loss_without_the_client():
     found = gains([Payer(LeaveOneOutPay(BATCHES, 1000.0), CLIENTS, TRAINING)], LIES, lied_losses([0.55] * 4),
                   honest_losses(loss=0.5, without=0.6))  # fmt: skip
     assert found.pay == pytest.approx(100.0)
@@ -112,7 +112,7 @@ def test_shapley_pay_is_the_share_of_the_drop_and_never_negative():
     assert found.gain[1].mean() == pytest.approx((np.array(saved)[LIAR] - found.pay).mean())
 
 
-def test_a_rule_of_ones_own_that_pays_by_shapley_values_is_paid_by_them():
+def test_a_custom_rule_that_pays_by_shapley_values_is_paid_by_them():
     class PerUnit(Contract):
         kind = "per unit"
         needs = frozenset({Evidence.SHAPLEY})

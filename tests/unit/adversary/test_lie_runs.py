@@ -78,7 +78,7 @@ def test_runs_are_paired_by_seed_and_do_not_depend_on_what_else_is_trained(split
     assert np.isnan(together.joined).all()
 
 
-def test_more_labels_are_made_by_hand_on_samples_that_she_does_not_hold(split):
+def test_more_labels_are_made_by_hand_on_samples_that_the_client_does_not_hold(split):
     federated = split.federated
     assert [len(rows) for rows in split.further] == [40, 50, 30]
     for client in range(3):
@@ -96,7 +96,7 @@ def test_more_labels_are_made_by_hand_on_samples_that_she_does_not_hold(split):
     assert found.loss[0, 0] == pytest.approx(expected, abs=2e-5)
 
 
-def test_further_samples_are_of_her_classes(split):
+def test_further_samples_are_of_the_clients_classes(split):
     labels = split.federated.data.labels
     for client in range(3):
         own = np.bincount(labels[split.federated.partition.rows_of(client)], minlength=10)
@@ -105,7 +105,7 @@ def test_further_samples_are_of_her_classes(split):
         assert more.sum() == own.sum() / 2
 
 
-def test_who_holds_all_samples_cannot_label_more():
+def test_somebody_who_holds_all_samples_cannot_label_more():
     everything = Partition(np.concatenate((np.arange(300), np.arange(100))), np.array([0, 300, 400]))
     images = LabeledImages(DIGITS.images[:300], DIGITS.labels[:300], DIGITS.classes)
     full = make_split(Federated(MODEL, images, everything, TRAINING), images, TRAINING, 0)
@@ -115,8 +115,8 @@ def test_who_holds_all_samples_cannot_label_more():
     assert most_labels([100, 100], 300) == 1.5
 
 
-def test_who_labels_more_uses_no_larger_batch_than_she_pays_for(split):
-    """A batch is at most as large as the samples she was asked to label, and that is what it costs."""
+def test_a_client_who_labels_more_uses_no_larger_batch_than_they_pay_for(split):
+    """A batch is at most as large as the samples that the client was asked to label, and that is what it costs."""
     point = LiePoint(labels=1.5, batch=50.0)
     found = train_lies(split, BATCHES, [point], [Case(2, 2)])
     lie = replace(BEHAVIOURS["truthful"], batch_share=float(point.batch_size(16, 60)) / 16)
@@ -153,7 +153,7 @@ def test_one_who_copies_the_labels_of_another(split, coalitions):
         assert np.isnan(found.nobody[number]) != coalitions
 
 
-def test_who_copies_few_samples_has_no_larger_batch_than_them(split):
+def test_somebody_who_copies_few_samples_has_no_larger_batch_than_them(split):
     large = np.array([12.0, 100.0, 16.0])
     found = train_pairs(split, large, [(2, 1)], [3])
     small = np.array([12, 60, 16])
@@ -162,7 +162,7 @@ def test_who_copies_few_samples_has_no_larger_batch_than_them(split):
     assert found.loss[1, 0, 0] == pytest.approx(expected, abs=2e-5)
 
 
-def test_coalitions_are_of_every_size_alike_and_leave_her_out(split):
+def test_coalitions_are_of_every_size_alike_and_leave_the_client_out(split):
     drawn = np.stack([coalition(1, 5, seed) for seed in range(50)])
     assert not drawn[:, 1].any()
     times = np.bincount(drawn.sum(axis=1))

@@ -17,8 +17,8 @@ from truthfl.studies.verify.verification import SEARCH_SHARE
 SPACE = LieSpace((1 / 40, 5.0), 1.5)
 DEFAULT_RUNS = int(SEARCH_SHARE * SHARES_OF_RUNS["main"] * EFFORTS["fast", False].runs)
 
-# As measured on the full MNIST for a client without labels: the rise of the loss by the scale γ of her reports. One
-# unit of loss takes 3600 of her pay of 290; labels cost 200.
+# As measured on the full MNIST for a client without labels: the rise of the loss by the scale γ of the reports. One
+# unit of loss takes 3600 of the pay of 290; labels cost 200.
 SCALE, RISE = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0), (0.012, 0.014, 0.018, 0.026, 0.048, 0.2, 0.3, 2.0)
 
 

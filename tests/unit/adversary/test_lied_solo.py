@@ -56,7 +56,7 @@ def test_solo_losses_of_lies():
     np.testing.assert_allclose(losses[0], [honest_loss(0), honest_loss(2)], rtol=1e-3)
     np.testing.assert_array_equal(
         losses[3], losses[0]
-    )  # who labels honestly has an honest solo model, whatever she reports
+    )  # a client who labels honestly has an honest solo model, whatever they report
     assert (losses[1] > losses[0] + 0.1).all()
     assert (losses[2] > losses[1]).all()
     assert (losses[4] < losses[0]).all()
@@ -122,7 +122,7 @@ def test_gains_count_the_solo_model_the_gate_and_the_computing_that_is_saved():
     assert found.pay == pytest.approx([80 + 10])
     honest_left = 90 - 65 - computing
     few = (80 - 200 * 0.1 + 10 - 100 * 0.02) - (18 + computing + 5)
-    stopped = 0.0 - 5.0  # no labels, no rounds, no pay; the solo model costs her the same
+    stopped = 0.0 - 5.0  # no labels, no rounds, no pay; the solo model costs the same
     echo = (80 + 10 - 3) - (60 + 5)
     longer = (80 + 2 + 10) - (60 + computing + 20)
     np.testing.assert_allclose(found.gain[:, 0], np.array([few, stopped, echo, longer]) - honest_left)

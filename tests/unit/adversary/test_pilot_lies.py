@@ -160,7 +160,7 @@ def test_without_data_the_worth_is_the_loss_models():
     job = read_job(CONSTANTS)
     planned = shown_constants(job)
     worth, model, batches = planned.report.worth, planned.report.model, planned.report.contract.batch_size
-    rise = model.reporting - model.sampling / batches  # of her bracket of the gap only g is left: section 6
+    rise = model.reporting - model.sampling / batches  # of the client's bracket of the gap only g is left: section 6
     assert worth == pytest.approx(job.server.loss_value * rise)
     assert planned.lies is None
     assert "worth less" in " ".join(warnings(planned, worth + 1.0))

@@ -8,13 +8,14 @@ import pytest
 from helpers.commanded_jobs import Job
 from helpers.commands import truthfl
 from helpers.small_jobs import known_plans, small_job_file  # noqa: F401
-from truthfl.cli.serve import print_plan_summary, sentences
+from truthfl.cli.job_commands import print_plan_summary, sentences
 from truthfl.contracts.payoff import WarnFactors, plan_economics
 from truthfl.contracts.planning import plan_worth
 from truthfl.errors import InputError
-from truthfl.federation.operator.approval import PlannedOffer, PlanSummary, show_plan, shown_plan, summary_from
+from truthfl.federation.operator.approval import PlanSummary, show_plan, shown_plan, summary_from
 from truthfl.job import ServerSettings, read_job
 from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.ledger.job_state import OfferNumbers
 
 QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16))
 
@@ -48,7 +49,7 @@ def test_work_of_unknown_worth_is_held_against_its_cost_alone():
     assert json.loads(json.dumps(unknown.document(), allow_nan=False))["worth"] is None
 
 
-def test_who_is_paid_more_than_her_own_work_adds_is_counted():
+def test_a_client_who_is_paid_more_than_their_work_adds_is_counted():
     assert sums(20.0).remarks == []
     assert "2 of 2 are paid more than what their own work adds" in sums(20.0, own=19.0).remarks[0]
     assert sums(20.0, own=19.0).document()["paid_over_own_worth"] == 2
@@ -135,7 +136,7 @@ def test_the_plan_as_json_has_the_sums(tmp_path):
     ],
 )
 def test_the_plan_to_approve_has_the_decimals_of_its_currency(capsys, currency, minor_units, amounts):
-    offer = PlannedOffer("Ada", 50, 20, cost=1000.4, expected_pay=1500.6, most=3000.25, worth=2000.0)
+    offer = OfferNumbers("Ada", 50, 20, cost=1000.4, expected_pay=1500.6, most=3000.25, worth=2000.0)
     plan = PlanSummary("j", 1, "audition", currency, minor_units, True, (offer,), {}, 90_000.125, 2.3, 3.0, 1.0)
     print_plan_summary(plan)
     cost, expected, most, worth = amounts
@@ -149,7 +150,7 @@ def test_the_plan_to_approve_has_the_decimals_of_its_currency(capsys, currency, 
 
 
 def test_the_operator_sees_it_before_offers_and_a_run_says_it(tmp_path, capsys):
-    """In the summary that she approves, which survives its file; on standard error and in results.json of a run."""
+    """In the summary to approve, which survives its file; on standard error and in results.json of a run."""
     job = Job(tmp_path, lambda job, side: job.plan(side, QUICK), warn_pay_over_cost=2.0)
     seen = []
     view = job.go(lambda plan: seen.append(plan) or True)

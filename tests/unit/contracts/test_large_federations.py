@@ -180,7 +180,7 @@ def test_variances_of_many_clients_are_estimated_from_the_gradients_of_their_cla
     monkeypatch.setattr(gradients, "MOST_MEASURED", 30)
     found = measure_reduced_and_whole(reduced.federated, whole, 20.0)[1].gradient_variance
     assert (found != exact).all()
-    for size in (20, 40, 80):  # what samples a client happens to have makes hers larger or smaller than expected
+    for size in (20, 40, 80):  # what samples a client happens to have makes theirs larger or smaller than expected
         off = (exact - found)[whole.partition.sizes == size]
         assert abs(off.mean()) < 3.0 * off.std(ddof=1) / np.sqrt(len(off))
     assert np.std(exact / found) < 0.25

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from truthfl import certificates as certificate_parts
 from truthfl.certificates import certificates_in, hosts_in, make_certificates, read_certificates, read_root, valid_until
-from truthfl.cli.invite import keys
+from truthfl.cli.keys import keys
 from truthfl.errors import InputError
 from truthfl.ledger.signing import public_line, read_key, read_public_line
 

@@ -72,14 +72,14 @@ SAID = {
 
 
 @pytest.mark.parametrize("case", SAID)
-def test_who_says_what_cannot_be_is_not_taken_in_and_the_others_are(tmp_path, case):
+def test_somebody_who_says_what_cannot_be_is_refused_and_the_others_are_not(tmp_path, case):
     said, reason = SAID[case]
     names, rejected, news = Job(tmp_path, ben=said).enrolled()
     assert names == OTHERS
     (one,) = rejected
     assert one.startswith(reason)
     assert is_plain(one, 300)
-    assert news == f"The operator's server does not take you in: {one}"
+    assert news == f"The operator's server does not admit you: {one}"
 
 
 def test_half_a_letter_and_a_long_document_end_nothing(tmp_path):
@@ -125,7 +125,7 @@ def test_costs_scale_with_the_samples_brought():
     assert numbers(samples=25, labeling_cost=1e9, sample_cost=1e9) == (25, 50.0, 0.01)
 
 
-def test_a_client_need_not_bring_more_than_the_job_says_that_she_has(tmp_path):
+def test_a_client_need_not_bring_more_than_the_job_says_that_they_have(tmp_path):
     job = Job(tmp_path, fewest_samples=100).job
     limits = limits_of(job)
     assert [limits[name].fewest_samples for name in job.clients.name] == [100, 100, 100, 90]
@@ -134,7 +134,7 @@ def test_a_client_need_not_bring_more_than_the_job_says_that_she_has(tmp_path):
 
 
 def test_one_sample_of_many_is_not_paid_a_fortune(tmp_path, plans):
-    """Where any number of samples is taken: she is left out in words, the others are paid, also when asked again."""
+    """Where any number of samples is taken: they are left out in words, the others are paid, also when asked again."""
     setting = Job(tmp_path, plans, {"samples": 1}, fewest_samples=1)
     stopped = []
 
@@ -172,7 +172,7 @@ def test_what_an_earlier_server_let_in_is_left_out_when_the_command_is_given_aga
 
 
 def roster_of(job, **said):
-    """Everybody as the job knows her; and Ben as he says."""
+    """Everybody as the job knows them; and Ben as he says."""
     roster = Roster(None, None, "j", job.clients.name, job.server, (8, 8, 1), limits=limits_of(job))
     for name, size in zip(job.clients.name, job.clients.dataset_size, strict=True):
         roster.descriptions[name] = {"name": name, "samples": size, "public_key": public_line(new_key())}
@@ -185,7 +185,7 @@ def offered(job, make_plan, **said):
     return planned_offers(roster_of(job, **said), job, make_plan, opening, None, names, 1)
 
 
-def test_who_has_no_feasible_offer_is_left_out(tmp_path, plans):
+def test_somebody_who_has_no_feasible_offer_is_left_out(tmp_path, plans):
     job = Job(tmp_path).job
 
     def infeasible_for_ben(planned, side):
@@ -269,7 +269,7 @@ COSTS = SCALARS | st.floats(1e-40, 1e40)
 @given(st.fixed_dictionaries(FIELDS, optional={"labeling_cost": COSTS, "sample_cost": COSTS, "more": SCALARS}))
 @example({"name": "Ben", "samples": 10**15, "public_key": KEY, "image_shape": [8, 8, 1], "labeling_cost": 1e30})
 @example({"name": "Ben", "samples": 10, "public_key": KEY, "image_shape": [8, 8, 1], "sample_cost": 1e-4})
-def test_whatever_she_says_is_refused_in_words_or_within_the_jobs_numbers(said):
+def test_whatever_a_participant_says_is_refused_in_words_or_within_the_jobs_numbers(said):
     try:
         description = checked_description(said, (8, 8, 1))
         require_within(description, LIMITS)

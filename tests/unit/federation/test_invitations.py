@@ -56,7 +56,7 @@ def test_a_code_admits_one_key_once(job):
     book, _ = job
     code, own, other = invite(job, "Ada"), new_key(), new_key()
     assert admit(book, JOB, asks("Ada", code, own)) == ("Ada", public_line(own))
-    assert admit(book, JOB, asks("Ada", code, own)) == ("Ada", public_line(own))  # she joins again
+    assert admit(book, JOB, asks("Ada", code, own)) == ("Ada", public_line(own))  # Ada joins again
     with pytest.raises(InputError, match="was used already"):
         admit(book, JOB, asks("Ada", code, other))
     assert len(book.entries(JOB, "admission")) == 1
@@ -111,7 +111,7 @@ def test_an_invitation_admits_where_the_folder_of_keys_cannot_be_written_to(job)
     assert known.look_up(public_line(ada)) == "Ada"
 
 
-def test_who_was_admitted_is_known_in_the_operators_next_job_unless_somebody_is_invited_there(job):
+def test_somebody_who_was_admitted_is_known_in_the_operators_next_job_unless_somebody_is_invited_there(job):
     book, key = job
     ada, stranger = new_key(), new_key()
     admit(book, JOB, asks("Ada", invite(job, "Ada"), ada))

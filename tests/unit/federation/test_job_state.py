@@ -25,7 +25,7 @@ from truthfl.home.node_state import (
 from truthfl.home.record import RoundRecord, last_round, open_rounds, rounds_of
 from truthfl.job.sections import ServerSettings
 from truthfl.ledger.terms import job_terms_from, offer_from
-from truthfl.page.catalogue import Message, english
+from truthfl.page.catalogue import Message, in_english
 from truthfl.page.documents import documents_summary, offer_view, receipt_view, worth_view
 from truthfl.page.job_state import is_soon
 from truthfl.page.offer import pay_summary, spread
@@ -38,7 +38,7 @@ def ada(tmp_path):
     return Ada(tmp_path)
 
 
-def test_the_end_of_a_stage_is_kept_by_her_own_clock(ada):
+def test_the_end_of_a_stage_is_kept_by_the_participants_own_clock(ada):
     assert read_stage(ada.home, HASH) is None
     note_stage(ada.home, HASH, "labeling", 100.0)
     stage = read_stage(ada.home, HASH)
@@ -199,7 +199,7 @@ def test_news_go_when_what_they_are_about_is_over(tmp_path, monkeypatch):
     node_state.note_pause(ada.home, offer.hash, paused=True)
     with open_rounds(ada.home, offer.hash) as rounds:
         rounds.append(RoundRecord(0, 1, "0" * 64, "1" * 64))
-    assert job_of(ada.home)["paused"] is False  # she missed that it goes on
+    assert job_of(ada.home)["paused"] is False  # Ada missed that it goes on
     (ada.home / "rounds" / f"{offer.hash}.jsonl").unlink()
     note_stage(ada.home, offer.hash, "labeling", 5000.0)
     say("late labels")
@@ -229,17 +229,17 @@ def test_pay_in_plain_amounts(tmp_path):
     assert found.most == pytest.approx(lceme.amount(0.0))
 
 
-def test_her_pace_and_what_a_label_is_worth(ada):
+def test_the_pace_and_what_a_label_is_worth(ada):
     assert worth_view(ada.home) == {"worth": None}
     offer = ada.gets_offer()
-    assert worth_view(ada.home) == {"worth": None}  # before she accepts
+    assert worth_view(ada.home) == {"worth": None}  # before Ada accepts
     assert offer_view(ada.home, ada.key, None, None, 1.5)["summary"]["label_seconds"] == 180.0
     ada.accepts(offer)
     worth = worth_view(ada.home)["worth"]
     assert (worth["per_label"], worth["audition"]) == (pytest.approx(offer.expected_pay / 120), False)
 
 
-def test_how_she_is_paid_is_in_the_signed_terms_if_the_operator_says_it(ada):
+def test_how_money_comes_is_in_the_signed_terms_if_the_operator_says_it(ada):
     plain, noted = (an_offer(ada.key, ada.operator, payment_note=note) for note in ("", "By bank transfer."))
     assert plain.document()["job"]["payment_note"] == ""
     assert offer_from(noted.envelope()).job.payment_note == "By bank transfer."
@@ -252,7 +252,7 @@ def test_how_she_is_paid_is_in_the_signed_terms_if_the_operator_says_it(ada):
 
 
 def reasons(home):
-    return [english(Message(one["key"], one["values"])) for one in receipt_view(home)["why_nothing"]]
+    return [in_english(Message(one["key"], one["values"])) for one in receipt_view(home)["why_nothing"]]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from helpers.small_jobs import (
 )
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.operator import job_watch as watching
-from truthfl.federation.operator.job_status import STATES, StatusReader, recorded_stage, rounds_of
-from truthfl.federation.operator.job_tally import JobTally
+from truthfl.federation.operator.job_status import STATES, StatusReader, recorded_stage
 from truthfl.federation.operator.job_watch import job_watch, ledger_address_of
 from truthfl.federation.operator.kept_jobs import keep_ledger_address
 from truthfl.federation.operator.live_status import LiveStatus, ServingInfo, now, read_live_status, write_serving
@@ -23,6 +22,7 @@ from truthfl.job import read_job
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.command_rows import give_command
 from truthfl.ledger.commands import new_command
+from truthfl.ledger.job_state import JobState
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.payments import advance
 from truthfl.ledger.signing import new_key
@@ -112,19 +112,19 @@ def test_refused_reports_are_counted_with_their_reasons(paid_by_loss):
 
 @pytest.mark.parametrize("which", ["done", "paid_by_loss"])
 def test_entry_by_entry_it_is_what_a_whole_view_says(which, request):
-    """The tally costs what new entries cost; at every entry it counts what a view of all entries counts."""
+    """A state that grows entry by entry is at every entry what a view of all entries says."""
     found = request.getfixturevalue(which)
     entries = entries_of(found.ledger if which == "done" else found / "ledger.db")
-    tally, stages = JobTally(entries[0].job), []
+    state, stages = JobState(entries[0].job), []
     for number, entry in enumerate(entries):
-        tally.add(entry)
-        stage = recorded_stage(tally)[0]
+        state.add(entry)
+        stage = recorded_stage(state)[0]
         stages += [stage] if stage not in stages else []
         view = job_view(entry.job, entries[: number + 1])
         if view.taking_part is not None:
             for offer in view.taking_part.offers:
                 name = offer.client.name
-                assert rounds_of(tally, tally.clients[name]) == (view.asked[name], view.delivered[name])
+                assert state.rounds_of(state.clients[name]) == (view.asked[name], view.delivered[name])
     auditioned = ["auditioning"] if which == "done" else []
     assert stages == ["enrolling", "offering", "labeling", *auditioned, "training", "testing", "over"]
 

@@ -37,12 +37,12 @@ def test_nobody_answers_for_another_and_nobody_twice():
     assert boxes.take_replies(["a"]) == {}
 
 
-def test_who_waits_is_woken():
+def test_a_waiting_node_is_woken():
     boxes, woken = Mailboxes(), []
     boxes.begin_waiting(ADA, lambda: woken.append("Ada"))
-    boxes.put(BEN, "b", "not hers", MOST)
+    boxes.put(BEN, "b", "not for Ada", MOST)
     assert woken == []
-    boxes.put(ADA, "a", "hers", MOST)
+    boxes.put(ADA, "a", "for Ada", MOST)
     assert woken == ["Ada"]
     started = time.monotonic()
     threading.Timer(0.05, lambda: boxes.put_reply(ADA, "a", b"answer")).start()
@@ -63,7 +63,7 @@ def test_who_is_connected_and_what_is_lost(monkeypatch):
     boxes.put(BEN, "b", "question", MOST)
     assert (boxes.connected(), boxes.lost(["a", "b"])) == ({ADA}, ["b"])
     boxes.end_waiting(ADA, wake)
-    assert boxes.connected() == {ADA}  # she answers, or connects again
+    assert boxes.connected() == {ADA}  # Ada answers, or connects again
     monkeypatch.setattr(module, "GRACE_SECONDS", -1.0)
     assert boxes.lost(["a", "b"]) == ["a", "b"]
     monkeypatch.undo()

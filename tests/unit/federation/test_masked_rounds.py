@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from helpers.auditions import Meddler, other_reply
 from helpers.bare_rounds import BATCH, DIGITS, SAMPLES, STEP, BareRounds
-from helpers.commands import told
+from helpers.commands import told, within
 from helpers.participants import recoded
 from truthfl.errors import InputError
 from truthfl.federation.masking import participant as masked_reports
@@ -291,7 +291,7 @@ def test_nobody_is_told_of_a_wait_that_is_usual(tmp_path, monkeypatch):
     assert waits_of(job) == []
 
 
-def test_who_never_comes_back_costs_the_others_none_of_their_rounds(tmp_path, monkeypatch):
+def test_somebody_who_never_comes_back_costs_the_others_none_of_their_rounds(tmp_path, monkeypatch):
     monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)
     job = BareRounds(tmp_path, 3, rounds=2, seconds=0.3)
     params, view = job.go(Away(job.grid, lambda node, looks: node == 1002 and looks >= 2))
@@ -411,7 +411,7 @@ def test_of_sums_from_one_model_few_are_opened_and_the_rest_costs_nobody(tmp_pat
 
 @pytest.mark.parametrize("honest", [True, False], ids=["honest server", "other server"])
 def test_sums_with_and_without_somebody_are_few(tmp_path, monkeypatch, honest):
-    """One model, and every second sum without Ada: the difference of both means would be her report."""
+    """One model, and every second sum without Ada: the difference of both means would be Ada's report."""
     opened, take, open_sum = [], masked_rounds.Sum.take, masked_rounds._opened
 
     def without_ada(self, offer, reply, size):
@@ -549,7 +549,7 @@ def test_a_server_that_dies_between_two_steps_opens_the_same_sums_when_it_is_bac
 
 
 @pytest.mark.parametrize("step", ["train", MASK_SHARES])
-def test_who_is_gone_with_the_server_costs_the_others_no_round(tmp_path, step):
+def test_somebody_who_is_gone_with_the_server_costs_the_others_no_round(tmp_path, step):
     """The others signed a list with everybody before. Nobody sees another sum once shares were told for that list."""
     job, seen = BareRounds(tmp_path, 4, rounds=3), []
 
@@ -832,7 +832,7 @@ def test_which_terms_of_masks_a_participant_does_not_believe(job):
     assert "other terms of the masks were signed" in told(masks.keep_terms, sound)
 
 
-def test_who_refuses_the_terms_is_missing_and_the_operator_reads_why(tmp_path):
+def test_somebody_who_refuses_the_terms_is_missing_and_the_operator_reads_why(tmp_path):
     """Here other terms were kept before, as a dishonest operator would have them."""
     job = BareRounds(tmp_path, 5, rounds=2)
     push, sent = job.grid.push_messages, []
@@ -1017,7 +1017,7 @@ def names_twice(monkeypatch, index, asked):
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_who_names_the_missing_twice_is_left_out_and_asked_no_more(tmp_path, monkeypatch, again):
+def test_somebody_who_names_the_missing_twice_is_left_out_and_asked_no_more(tmp_path, monkeypatch, again):
     """Also in the first round after a second start."""
     job, asked = BareRounds(tmp_path, 6, rounds=3), []
     names_twice(monkeypatch, 3, asked)
@@ -1076,7 +1076,7 @@ def test_a_command_ends_the_wait_for_somebody_who_does_not_sign(tmp_path, monkey
         if len(asked) == 3:
             control = rosters[0].control
             changed = {"removed": {"client 2": "removed by the operator"}} if command == "removed" else {"ended": True}
-            control.state = replace(control.state, **changed)
+            control.log.state = replace(control.log.state, **changed)
         return []
 
     monkeypatch.setattr("helpers.bare_rounds.train_rounds", noted)
@@ -1088,6 +1088,21 @@ def test_a_command_ends_the_wait_for_somebody_who_does_not_sign(tmp_path, monkey
     assert told_of["client 2"] == (
         "removed by the operator" if command == "removed" else "no signature of who is missing came in time"
     )
+
+
+def test_nobody_waits_for_a_sum_that_a_removal_made_impossible(tmp_path, monkeypatch):
+    """All who are left are there, so nobody can come who is missed; they delivered."""
+    job = BareRounds(tmp_path, 3, rounds=2, seconds=60)
+
+    def without_the_third(roster, *more):
+        roster.control.state = replace(roster.control.state, removed={"client 2": "removed by the operator"})
+        return train_rounds(roster, *more)
+
+    monkeypatch.setattr("helpers.bare_rounds.train_rounds", without_the_third)
+    with within(20):
+        _, view = job.go()
+    assert [entry.document["refused"] for entry in view.rounds] == [TOO_FEW] * 2
+    assert view.delivered == {"client 0": 2, "client 1": 2}
 
 
 @pytest.mark.parametrize("liars", [(3, 4), (2, 3, 4)])

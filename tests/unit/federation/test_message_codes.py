@@ -137,7 +137,7 @@ def with_agreement_key(ada):
     return offer
 
 
-def test_an_acceptance_has_an_agreement_key_that_she_keeps(tmp_path):
+def test_an_acceptance_has_an_agreement_key_that_its_signer_keeps(tmp_path):
     ada = Ada(tmp_path)
     offer = with_agreement_key(ada)
     accepted = ada.accepts(offer)
@@ -184,7 +184,7 @@ def test_terms_of_rounds_are_checked(tmp_path):
 
 
 def test_one_connection_does_not_enrol_another_participant(tmp_path):
-    """Neither with her name and public key, nor with a description that she signed for another challenge or job."""
+    """Neither with Ada's name and public key, nor with a description that Ada signed for another challenge or job."""
     job = BareRounds(tmp_path, 2)
     ada, ben = job.people[1000], job.people[1001]
     ben.describe = ada.describe

@@ -148,7 +148,7 @@ EVERY = sorted(BEHAVIOURS)
 
 
 def mixed(name, unlabeled=Unlabeled.DRAWN, **traits):
-    """A behaviour of one's own that does several things at once."""
+    """A custom behaviour that does several things at once."""
     honest = {"labels_honestly": False, "computes_honestly": False, "reports_honestly": False}
     return Behaviour(name, "Does several things.", **honest, unlabeled=unlabeled, **traits)
 
@@ -190,7 +190,7 @@ def test_the_federation_trains_the_same_model_under_a_robust_rule(tmp_path, plan
     assert found.agreement.terms.aggregation == "median"
 
 
-def test_a_model_of_her_own_is_trained_at_the_step_size_that_the_offer_tells(tmp_path, plans):
+def test_a_clients_own_model_is_trained_at_the_step_size_that_the_offer_tells(tmp_path, plans):
     """The job file says none: it is found in planning, after the labels of the others were made."""
     lively = [MIXED[0], MIXED[5], "truthful", "truthful"]
     setting, found = trains_the_same(tmp_path, plans, lively, ("rounds = 30", "rounds = 12"))
@@ -272,7 +272,7 @@ class Rebuilt(dict):
         return replace(super().__getitem__(node), accepted_offers={})
 
 
-def test_what_a_behaviour_remembers_outlives_her_node(tmp_path, plans):
+def test_what_a_behaviour_remembers_outlives_its_node(tmp_path, plans):
     def two_rounds_ago(received, _, honest):
         return honest() + received[0] - received[-1] if len(received) > 2 else honest()
 
@@ -425,8 +425,8 @@ def test_a_reply_from_a_stranger_is_rejected(setting):
     assert found.delivered["Ada"] == 12
 
 
-def test_who_drops_out_is_paid_for_the_rounds_she_delivered(impatient):
-    """Her reports are missing from the sum; the others' weights stay what the contract says."""
+def test_a_client_who_drops_out_is_paid_for_the_rounds_they_delivered(impatient):
+    """The client's reports are missing from the sum; the others' weights stay what the contract says."""
 
     def meddle(reply):
         cleo = of_training(reply) and reply.metadata.src_node_id == 1002
@@ -440,7 +440,7 @@ def test_who_drops_out_is_paid_for_the_rounds_she_delivered(impatient):
     assert sum(one.client.weight for one in found.agreement.offers) == pytest.approx(1.0)
 
 
-def test_who_declines_is_left_out_and_the_others_are_offered_anew(setting):
+def test_somebody_who_declines_is_left_out_and_the_others_are_offered_anew(setting):
     setting.people[1001].decide = lambda offer: False  # noqa: ARG005
     found = setting.go()
     assert [offer.client.name for offer in found.agreement.offers] == ["Ada", "Cleo", "Dora"]
@@ -453,7 +453,7 @@ def test_who_declines_is_left_out_and_the_others_are_offered_anew(setting):
         assert check(book.entries()) is None
 
 
-def test_who_has_not_labeled_in_time_earns_nothing(tmp_path, plans):
+def test_somebody_who_has_not_labeled_in_time_earns_nothing(tmp_path, plans):
     job = read_job(small_job_file(tmp_path, *STEP))
     setting = Setting(tmp_path, plans, replace(job, server=replace(job.server, label_seconds=0.1)))
     setting.people[1000].labels = lambda _: None
@@ -497,13 +497,13 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
     assert sorted(reasons) == ["Ada enrolled with another key.", "Mallory is not among the job's clients."]
     for refused in (people[2000], people[2001]):
         sentence, over = participant_folder.news(refused.folder)
-        assert sentence.removeprefix("The operator's server does not take you in: ") in reasons
+        assert sentence.removeprefix("The operator's server does not admit you: ") in reasons
         assert over
     assert found.delivered["Ada"] == 12
 
 
 def test_answers_come_in_the_order_of_the_questions():
-    """So that two runs of one job write the same book, and who was asked first is taken in first."""
+    """So that two runs of one job write the same book, and people are admitted in the order of the questions."""
     nodes = list(range(300, 200, -1))
     grid = InProcessGrid(lambda message, _: Message(RecordDict(), reply_to=message), {node: {} for node in nodes})
     replies = ask_nodes(grid, [query_message(ENROL, node, {}) for node in nodes], timeout=1)
@@ -558,7 +558,7 @@ def test_a_job_that_crashes_anywhere_goes_on_and_pays_the_same(tmp_path, plans, 
         assert check(book.entries()) is None
 
 
-def test_a_client_trains_only_on_offers_she_accepted(setting):
+def test_a_client_trains_only_on_offers_they_accepted(setting):
     setting.go()
     ada = setting.people[1000]
     offer = participant_folder.offers(ada.folder)[0]

@@ -14,7 +14,7 @@ from helpers.commands import told
 from helpers.participants import recoded
 from truthfl.errors import InputError
 from truthfl.federation.masking.server import Sum
-from truthfl.federation.operator.job_tally import describe_entry
+from truthfl.federation.operator.row_words import describe_entry
 from truthfl.federation.protocol import rounds as rounds_module
 from truthfl.federation.protocol.job_control import JobControl
 from truthfl.federation.protocol.messages import MODEL, PARAMS, ROUND, model_digest, model_record
@@ -108,7 +108,7 @@ def test_a_repeat_waits_for_everybody_who_delivered(job, monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["other numbers", "a number that is none", "other shares"])
-def test_who_answers_a_repeat_with_other_bytes_is_named_and_asked_again(job, monkeypatch, change):
+def test_somebody_who_answers_a_repeat_with_other_bytes_is_named_and_asked_again(job, monkeypatch, change):
     """The job waits for the report of the first time, and goes on."""
     if job.masked == (change == "a number that is none") and change != "other numbers":
         return  # masked numbers are whole, and bare reports have no shares
@@ -179,7 +179,7 @@ def with_commands(monkeypatch, **state):
     train = train_rounds
 
     def commanded(roster, *more):
-        roster.control.state = replace(roster.control.state, **state)
+        roster.control.log.state = replace(roster.control.log.state, **state)
         return train(roster, *more)
 
     monkeypatch.setattr("helpers.bare_rounds.train_rounds", commanded)

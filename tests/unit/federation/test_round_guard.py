@@ -1,4 +1,4 @@
-"""Which rounds a participant answers: those of her contract, once each, in order, from models that follow."""
+"""Which rounds a participant answers: those of the contract, once each, in order, from models that follow."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -109,7 +109,7 @@ def test_a_model_that_does_not_follow_from_the_last_is_refused(node):
 
 
 def test_the_same_model_again_and_again_is_refused(node):
-    """An operator who sends zeros every round would see what she would tell of the same point with every batch."""
+    """An operator who sends zeros every round would see what a node tells of the same point with every batch."""
     node.answer(START, round=0)
     assert "round 2 has the same model as round 1, without a reason" in node.refuses(START, round=1, changed=0)
     for number in range(1, 11):  # the server says that it refused the rounds
@@ -189,7 +189,7 @@ def test_without_a_bound_only_the_order_counts(tmp_path):
     assert not list((tmp_path / "rounds").glob("*.models"))
 
 
-def test_who_is_asked_rarely_lets_the_model_move_further(tmp_path):
+def test_somebody_who_is_asked_rarely_lets_the_model_move_further(tmp_path):
     node = Node(tmp_path, least_participation=0.5)
     node.answer(START, round=0)
     node.answer(at(1.9), round=1)
@@ -230,7 +230,7 @@ def test_a_crash_before_the_record_leaves_the_last_model(node, monkeypatch):
 
 
 @pytest.mark.parametrize("left", [b"", b"junk"])
-def test_who_lost_the_last_model_measures_from_the_first(node, monkeypatch, left):
+def test_somebody_who_lost_the_last_model_measures_from_the_first(node, monkeypatch, left):
     node.answer(START, round=0)
     node.answer(at(1.0), round=1)
     models_file(node).write_bytes(left)

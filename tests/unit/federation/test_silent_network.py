@@ -43,12 +43,12 @@ finally:
 @pytest.mark.parametrize("sent", [0, 200])
 def test_a_node_notices_within_two_seconds_that_nobody_is_at_the_other_end(sent):
     if shutil.which("ip") is None or shutil.which("unshare") is None:
-        pytest.skip("there is no ip or unshare here to make a network of one's own")
+        pytest.skip("there is no ip or unshare here to make a separate network")
     if (
         subprocess.run(["unshare", "-n", "ip", "link", "add", "here", "type", "veth"], capture_output=True).returncode
         != 0
     ):
-        pytest.skip("a network of one's own may not be made here")
+        pytest.skip("a separate network may not be made here")
     done = subprocess.run(
         ["unshare", "-n", sys.executable, "-c", SCRIPT.replace("SENT", str(sent))],
         capture_output=True,

@@ -118,7 +118,7 @@ def test_connections_on_which_nothing_comes_are_closed(keys, monkeypatch):
         with node_of(keys, server):
             wait(lambda: server.grid.get_node_ids())
             wait(lambda: not any(map(is_open, held)))
-            assert answers(server) == [True]  # hers waits for longer than that, and is not closed
+            assert answers(server) == [True]  # this one waits for longer than that, and is not closed
 
 
 def test_the_oldest_idle_connections_give_way_and_nodes_stay(keys, server):

@@ -377,7 +377,7 @@ def test_a_whole_job_delivers_them_to_everybody(tmp_path):
         check(book.entries())
 
 
-def test_who_gets_others_than_the_signed_ones_does_not_answer(tmp_path, monkeypatch):
+def test_somebody_who_gets_others_than_the_signed_ones_does_not_answer(tmp_path, monkeypatch):
     whole = Whole(tmp_path)
     whole.job = replace(whole.job, server=replace(whole.job.server, answer_seconds=2.0))
     monkeypatch.setattr(example_delivery, "MOST_TIMES", 2)

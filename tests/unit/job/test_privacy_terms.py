@@ -15,7 +15,7 @@ from truthfl.federation.protocol.messages import model_digest
 from truthfl.home import participant_folder
 from truthfl.learning.privacy_promise import NoisySteps, epsilon
 from truthfl.ledger.signing import new_key
-from truthfl.page.catalogue import english
+from truthfl.page.catalogue import in_english
 from truthfl.page.offer import noise_words, privacy_view, promised_to, what_leaves
 
 PLAIN = {"kind": "softmax", "penalty": 0.001, "filters": 8}
@@ -31,11 +31,11 @@ def test_an_offer_without_noise_promises_nothing():
     view = privacy_view(offer)
     assert view["noise"] is None
     assert view["noise_words"]["key"] == "privacy.no_noise"
-    assert "nothing is promised" in english(noise_words(offer, None))
-    assert "The operator sees each by itself" in english(what_leaves(offer)[-1])
+    assert "nothing is promised" in in_english(noise_words(offer, None))
+    assert "The operator sees each by itself" in in_english(what_leaves(offer)[-1])
     clipped = _offer(model=PLAIN | {"clip": 1.0})
     assert privacy_view(clipped)["noise"]["epsilon"] is None
-    assert "No noise is added" in english(noise_words(clipped, promised_to(clipped)))
+    assert "No noise is added" in in_english(noise_words(clipped, promised_to(clipped)))
 
 
 def test_an_offer_with_noise_tells_its_epsilon():
@@ -43,10 +43,10 @@ def test_an_offer_with_noise_tells_its_epsilon():
     promised = promised_to(offer)
     steps = NoisySteps(offer.job.rounds, offer.client.batch_size / offer.client.samples, 2.0)
     assert promised.epsilon == epsilon([steps])
-    assert f"e^{promised.epsilon:.1f}" in english(noise_words(offer, promised))
+    assert f"e^{promised.epsilon:.1f}" in in_english(noise_words(offer, promised))
     weak = replace(promised, epsilon=30.0)
-    assert "weak promise" in english(noise_words(offer, weak))
-    assert "nothing is promised" in english(noise_words(offer, replace(promised, epsilon=math.inf)))
+    assert "weak promise" in in_english(noise_words(offer, weak))
+    assert "nothing is promised" in in_english(noise_words(offer, replace(promised, epsilon=math.inf)))
 
 
 def test_an_audition_counts_and_is_told():
@@ -54,8 +54,8 @@ def test_an_audition_counts_and_is_told():
     offer = _offer(model=NOISY)
     auditioned = replace(offer, job=replace(offer.job, recipe=recipe))
     assert promised_to(auditioned).epsilon > promised_to(offer).epsilon
-    assert any("trains alone" in sentence for sentence in map(english, what_leaves(auditioned)))
-    assert not any("trains alone" in sentence for sentence in map(english, what_leaves(offer)))
+    assert any("trains alone" in sentence for sentence in map(in_english, what_leaves(auditioned)))
+    assert not any("trains alone" in sentence for sentence in map(in_english, what_leaves(offer)))
 
 
 @pytest.mark.parametrize(("name", "noun"), [("tables", "rows"), ("texts", "texts"), ("Mine", "rows")])
@@ -65,7 +65,7 @@ def test_samples_are_called_what_they_are(name, noun):
     for model in (PLAIN, NOISY, PLAIN | {"clip": 1.0}):
         offer = _offer(model=model, task=task, image_shape=(3,))
         offer = replace(offer, job=replace(offer.job, recipe=recipe))
-        words = " ".join(map(english, [*what_leaves(offer), noise_words(offer, promised_to(offer))]))
+        words = " ".join(map(in_english, [*what_leaves(offer), noise_words(offer, promised_to(offer))]))
         assert f"how many {noun} you have, and" in words
         assert "picture" not in words
 
@@ -73,11 +73,11 @@ def test_samples_are_called_what_they_are(name, noun):
 def test_masked_reports_are_told_as_such():
     offer = _offer(model=PLAIN)
     masked = replace(offer, job=replace(offer.job, masked=True))
-    assert "It is masked" in english(what_leaves(masked)[-1])
-    assert "if half of the others, and at least two, helped it" in english(what_leaves(masked)[-1])
+    assert "It is masked" in in_english(what_leaves(masked)[-1])
+    assert "if half of the others, and at least two, helped it" in in_english(what_leaves(masked)[-1])
 
 
-def test_the_secret_is_kept_and_hers_alone(tmp_path):
+def test_the_secret_is_kept_and_the_participants_alone(tmp_path):
     secret = kept_secret(tmp_path)
     assert secret == kept_secret(tmp_path)
     assert len(secret) == 32
@@ -99,17 +99,17 @@ def test_a_round_is_answered_for_one_model(tmp_path):
 def _participant(folder, offer, key, secret):
     images = np.random.default_rng(0).integers(0, 256, (offer.client.samples, 28, 28, 1)).astype(np.uint8)
     labels = np.arange(len(images)) % 10
-    her = Participant(
+    participant = Participant(
         name="Ada", samples=len(images), samples_for=lambda _: images, image_shape=images.shape[1:],
         labels=lambda _: labels, key=key, folder=folder,
         own_secret=secret, decide=lambda _: True,
     )  # fmt: skip
     participant_folder.put_offer(folder, offer)
     participant_folder.put_answer(folder, offer, key, accepted=True)
-    return her
+    return participant
 
 
-def test_her_report_depends_on_her_secret_and_not_on_the_jobs_seed_alone(tmp_path):
+def test_a_report_depends_on_the_participants_secret_and_not_on_the_jobs_seed_alone(tmp_path):
     key = new_key()
     offer = an_offer(key, new_key(), model=NOISY)
     common = np.zeros(7850, np.float32)
@@ -138,8 +138,8 @@ def test_of_one_job_there_are_noisy_rounds_under_one_offer_and_one_model_trained
     start, commitments = np.zeros(7850, np.float32), {}
 
     def answered(name):
-        her = _participant(tmp_path, offers[name], key, b"s" * 32)
-        with her.answering(offers[name].hash, AskedRound(0, 0, 0, model_digest(start)), start) as answer:
+        participant = _participant(tmp_path, offers[name], key, b"s" * 32)
+        with participant.answering(offers[name].hash, AskedRound(0, 0, 0, model_digest(start)), start) as answer:
             answer.sent("ab" * 32)
 
     def committed(name):

@@ -10,7 +10,7 @@ from helpers.small_jobs import SMALL_JOB
 from truthfl.cli.app import main
 from truthfl.errors import InputError
 from truthfl.job import DataJob, read_job
-from truthfl.job.sections import SECONDS, TEST_DRAWS
+from truthfl.job.sections import TEST_DRAWS, TimeLimits
 
 SIZES, NAMES = "dataset_size = [120, 120, 150, 90]", '["Ada", "Ben", "Cleo", "Dora"]'
 MANY = str([f"c{i}" for i in range(10_001)])
@@ -42,7 +42,7 @@ CASES = {
     "one name twice, in other letters": ('"Ada", "Ben"', '"\\u00e9", "e\\u0301"', "look the same; names must be"),
     **{
         f"{field} {value}": ("loss_value", f"{field} = {value}\nloss_value", f"[server] {field} is ")
-        for field in SECONDS
+        for field in vars(TimeLimits())
         for value in ("inf", "nan", "-1", "0", "1e12", "true")
     },
 }  # fmt: skip

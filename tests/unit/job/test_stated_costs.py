@@ -1,4 +1,4 @@
-"""Jobs with private costs: who states hers gets her item of the menu; what does not go together gets a sentence."""
+"""Jobs with private costs: a client who states theirs gets their item of the menu; contradictions get a sentence."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def job_of(folder, distribution=UNIFORM):
     return replace(job, training=replace(job.training, rounds=3, step_size=0.5), tune_step=False)
 
 
-def test_who_states_her_cost_is_offered_her_item_and_the_others_the_usual(tmp_path):
+def test_a_client_who_states_their_cost_is_offered_their_item_and_the_others_the_usual(tmp_path):
     """Ada states 0.03, Ben 0.5, which is beyond the range; Cleo and Dora state nothing, and the job says 0.05."""
     job = job_of(tmp_path)
     job = replace(job, server=replace(job.server, enrol_seconds=0.01))
@@ -67,7 +67,7 @@ def test_who_states_her_cost_is_offered_her_item_and_the_others_the_usual(tmp_pa
     assert made.contract.batch_size[1:].tolist() == known.contract.batch_size[1:].tolist()
     assert made.contract.batch_size[0] < known.contract.batch_size[0]  # less than if the cost were known
     left = by_name["Ada"].expected_pay - by_name["Ada"].cost
-    assert left > made.training.rounds * made.contract.batch_size[0] * 0.01  # a rent: she might have stated 0.08
+    assert left > made.training.rounds * made.contract.batch_size[0] * 0.01  # a rent: the client might have stated 0.08
     news, _ = participant_folder.news(people[FIRST_NODE + 1].folder)
     assert news.endswith("sample_cost is 0.5; the job takes costs from 0.02 to 0.08.")
     stated_cost = {"key": "explanation.stated_cost", "values": {}}

@@ -70,8 +70,8 @@ def test_reports_that_are_taken_can_count_for_those_that_are_missing():
     assert missing_factor(1.0, 0.0) == 1.0
 
 
-def test_who_never_reports_does_not_slow_the_others_down_if_they_count_for_her():
-    """As if she had not been there: the others' weights are divided by their sum."""
+def test_a_client_who_never_reports_does_not_slow_the_others_down_if_they_count_for_them():
+    """As if the client had not been there: the others' weights are divided by their sum."""
     partition = iid_partition(400, (40,) * 4, seed=3)
     federated = Federated(MODELS[0], DIGITS, partition, Training(10, 1, 0.3))
     without = Federated(MODELS[0], DIGITS, partition, Training(10, 1, 0.3), weight=[1 / 3, 1 / 3, 1 / 3, 1 / 4])
@@ -114,12 +114,12 @@ def test_fast_training_is_the_plain_loop_under_every_rule(model, participation, 
         np.testing.assert_allclose(fast, np.stack([plain] * 2), atol=2e-5)
 
 
-def test_one_client_who_flips_her_change_ruins_the_mean_and_no_other_rule():
+def test_one_client_who_flips_their_change_ruins_the_mean_and_no_other_rule():
     """Without a bound, so that the rules alone are compared."""
     partition = iid_partition(400, (40,) * 10, seed=3)
     federated = Federated(MODELS[0], DIGITS, partition, Training(60, 1, 0.3))
     flipped = {"fabricate": lambda models, _, honest: models[-1] - 100 * (honest() - models[-1])}
-    attacker = Behaviour("attacker", "Flips her change, times 100.", True, True, reports_honestly=False, **flipped)
+    attacker = Behaviour("attacker", "Flips their change, times 100.", True, True, reports_honestly=False, **flipped)
     test = DIGITS.take(np.arange(1000, 1400))
     profiles = [Profile([first] + ["truthful"] * 9, 20) for first in ("truthful", attacker)]
     left = {}

@@ -1,4 +1,4 @@
-"""Every behaviour that is registered does what it declares; profiles of them; one's own."""
+"""Every behaviour that is registered does what it declares; profiles of them; custom ones."""
 
 import math
 from dataclasses import replace
@@ -42,7 +42,7 @@ def some_models(count, seed=4):
 
 
 def reported(kind, received, seed=1, honest=None, round_=0, rounds=6):
-    """Her report, and whether her honest one was computed for it."""
+    """The client's report, and whether the honest one was computed for it."""
     asked = []
     local = received[-1] + np.float32(0.5) if honest is None else honest
     report = kind.report(
@@ -63,7 +63,7 @@ def test_each_behaviour_is_named_described_and_found(name):
     assert kind.name == name
     assert kind.description.endswith(".")
     assert kind.description.count(".") == 1
-    assert any(word in kind.description for word in ("cost", "save", "pay")), "it says what it costs her"
+    assert any(word in kind.description for word in ("cost", "save", "pay")), "it says what it costs"
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
@@ -273,7 +273,7 @@ def test_a_federation_of_all_sorts():
 
 
 @given(st.lists(st.tuples(NAMES, st.integers(1, 10**6)), min_size=1))
-def test_each_plays_as_she_would_alone(clients):
+def test_each_plays_as_they_would_alone(clients):
     names, assigned = zip(*clients, strict=True)
     together = Profile(names, assigned).strategies
     for client, (name, size) in enumerate(clients):
@@ -369,7 +369,7 @@ def test_behaviours_that_cannot_be(traits, sentence):
     assert told(replace, BEHAVIOURS["truthful"], **traits) == sentence
 
 
-def test_a_cost_is_that_of_the_samples_she_has():
+def test_a_cost_is_that_of_the_samples_of_the_client():
     double = from_strategy("double", batch_share=2.0)
     assert double.batch_size(30) == 60
     assert double.batch_size(30, at_most=40) == 40

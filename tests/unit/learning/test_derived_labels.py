@@ -1,4 +1,4 @@
-"""Labels derived from those made by hand: by the nearest of them, or by a model of her own."""
+"""Labels derived from those made by hand: by the nearest of them, or by the client's own model."""
 
 import warnings
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_the_nearest_is_the_nearest_and_of_several_the_first(data, known, others
 
 
 @pytest.mark.parametrize("model", [MODEL, ConvolutionalNetwork(8, 8, 1, 4, 10)], ids=["softmax", "cnn"])
-def test_her_own_model_is_trained_on_all_her_labeled_samples_in_every_step(model):
+def test_the_clients_own_model_is_trained_on_all_their_labeled_samples_in_every_step(model):
     known, labels, others = DIGITS.images[:50], DIGITS.labels[:50], DIGITS.images[50:400]
     params = model.init(4)
     for _ in range(30):
@@ -139,7 +139,7 @@ def test_a_model_that_diverges_labels_without_a_warning():
     assert labels.max() < 10
 
 
-def test_her_own_models_steps_are_those_of_the_run():
+def test_the_clients_own_models_steps_are_those_of_the_run():
     """As many as rounds, and as long as the run's, whether that is the federation's or the run's own."""
     kind = own(Unlabeled.OWN_MODEL, effort=0.3)
     federated, profile = federation([kind, "truthful"], Training(6, 1, 0.3))

@@ -286,7 +286,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     assert text.endswith("name one that can be written.")
 
 
-def test_data_of_ones_own(tmp_path):
+def test_your_own_data(tmp_path):
     path = tmp_path / "own.npz"
     np.savez(path, images=PIXELS, labels=[0, 2, 1, 0, 0])
     assert images_from_npz(path).classes == ("0", "1", "2")

@@ -1,4 +1,4 @@
-"""A task of one's own: loaded from a file, checked, trained like a built-in one, and named by its source."""
+"""A custom task: loaded from a file, checked, trained like a built-in one, and named by its source."""
 
 import json
 import sys
@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.commands import told
 from helpers.task_jobs import NUMPY_TASK, OWN_STEPS, own_job_file, wines_file
 from truthfl.cli.app import main
 from truthfl.contracts.setting import Strategies, Training
@@ -21,7 +22,7 @@ from truthfl.learning.models.softmax import SoftmaxRegression
 from truthfl.learning.pilot.runs import PilotDesign
 from truthfl.learning.solo import Recipe, train_all_alone, train_alone
 from truthfl.learning.tasks.custom import OwnSteps, TaskModel, require_trainable
-from truthfl.learning.tasks.task_choice import TaskChoice, task_choice
+from truthfl.learning.tasks.task_choice import PICTURES, TaskChoice, task_choice
 from truthfl.learning.training.plain import train_plainly
 from truthfl.learning.training.train import train
 from truthfl.ledger.book import open_ledger
@@ -265,7 +266,7 @@ def test_an_offer_is_followed_only_with_the_same_source(tmp_path):
         model_of(offered)
 
 
-def test_local_training_of_ones_own_is_used_everywhere_and_may_be_gradient_steps(tmp_path):
+def test_custom_local_training_is_used_everywhere_and_may_be_gradient_steps(tmp_path):
     (tmp_path / "own").mkdir()
     plain, own = written(tmp_path, NUMPY_TASK), written(tmp_path / "own", OWN_STEPS)
     task, read = fitted(plain, tmp_path)
@@ -326,7 +327,7 @@ def test_worker_processes_train_it_from_plain_values_and_a_changed_file_is_other
     np.testing.assert_array_equal(there[0]["test_loss"], items[0].do()["test_loss"])
 
 
-def test_a_job_with_a_task_of_ones_own_is_planned_run_and_named_by_its_source(tmp_path):
+def test_a_job_with_a_custom_task_is_planned_run_and_named_by_its_source(tmp_path):
     job = read_job(own_job_file(tmp_path))
     assert job.model.kind == "own"
     assert job.document()["task"]["use"] == "wines.py:Wines"
@@ -346,3 +347,8 @@ def test_lies_about_it_are_searched(tmp_path):
     verified = verify_job(read_job(path), tmp_path / "verified", quick=True, runs=200, workers=1)
     assert [verdict.rule for verdict in verified.verdicts][:2] == ["lceme calibrated", "flat"]
     assert "strongly convex" in verified.absent["lceme as printed"]
+
+
+def test_a_task_without_a_model_is_not_silently_learned_by_another_one():
+    sentence = told(ModelChoice("own").for_shape, (8, 8, 1), 10, PICTURES.load())
+    assert sentence == "the model's kind is 'own', and Pictures brings no model."

@@ -39,7 +39,7 @@ each_split = pytest.mark.parametrize("split", SPLITS.values(), ids=SPLITS)
 
 @each_split
 @given(sizes=SIZES, seed=SEEDS)
-def test_everybody_gets_as_many_as_she_should_all_different(split, sizes, seed):
+def test_everybody_gets_as_many_as_they_should_all_different(split, sizes, seed):
     partition = split(sizes, seed)
     assert len(partition) == len(sizes)
     assert partition.sizes.tolist() == sizes
@@ -109,8 +109,8 @@ def test_every_choice_is_as_likely_as_every_other(count, of):
     assert (np.square(counts - expected) / expected).sum() < freedom + 4 * np.sqrt(2 * freedom)
 
 
-def test_the_rest_avoids_what_is_hers_already():
-    """One class of two is hers; the others are drawn from what remains, each sample as likely as every other."""
+def test_the_rest_avoids_what_the_client_has_already():
+    """One class of two is the client's; the others are drawn from what remains, all samples equally likely."""
     labels = np.array([0, 1] * 4)
     partition = paper_partition(labels, np.full(20_000, 4), degree=0.5, seed=2, classes=2)
     rows = partition.rows.reshape(-1, 4)[1::2]  # clients 2, 4, …: class 0
@@ -135,7 +135,7 @@ def test_a_pool_with_too_few_is_gone_through_again():
     own_only = held_by_class(paper_partition(LABELS, [125], degree=1.0, seed=4))
     assert set(own_only[1].tolist()) == {2, 3}
     assert own_only.sum() == 125
-    both = held_by_class(SPLITS["paper"]([2000], 4))  # 800 of her class's 50; the other 1,200 go twice through all 500
+    both = held_by_class(SPLITS["paper"]([2000], 4))  # 800 of its class's 50; the other 1,200 go twice through all 500
     assert (both[1] >= 18).all()
     assert set(np.delete(both, 1, axis=0).ravel().tolist()) == {2, 3}
 
@@ -216,7 +216,7 @@ def test_other_things_that_cannot_be_used():
     assert told(iid_partition, 0, [5], seed=1) == "count is 0; it must be at least 1."
 
 
-def test_partitions_of_ones_own():
+def test_custom_partitions():
     partition = Partition([4, 4, 0], [0, 1, 3])
     assert partition.rows_of(1).tolist() == [4, 0]
     assert told(partition.rows_of, 2) == "client is 2; it must be from 0 to 1."

@@ -71,7 +71,7 @@ def test_a_step_depends_on_one_sample_by_no_more_than_what_the_noise_is_for(plai
         without += np.float32(2.0 * clip / batch) * normals(key, private.size) + np.float32(0.1) * params
         changes.append(np.linalg.norm(gradient - without))
     assert max(changes) <= clip / batch * 1.001
-    assert min(changes) < 1e-6  # where she is not drawn
+    assert min(changes) < 1e-6  # where it is not drawn
 
 
 def test_draws_follow_their_distributions_and_their_key():

@@ -27,7 +27,7 @@ def attacker(make):
         rounds.append(None)
         return make(received[-1], honest(), len(rounds)).astype(np.float32)
 
-    return Behaviour("attacker", "Reports what she likes.", True, True, reports_honestly=False, fabricate=fabricate)
+    return Behaviour("attacker", "Reports anything.", True, True, reports_honestly=False, fabricate=fabricate)
 
 
 def test_fresh_honest_rounds_keep_within_the_fitted_lengths(tmp_path, plans):

@@ -118,7 +118,7 @@ def test_runs_by_strategies_draw_the_same_labels_as_runs_by_behaviours():
     assert not np.array_equal(given_labels, train(federated, profile, 7).params)
 
 
-def test_who_guesses_gives_one_label_and_who_looks_gives_all():
+def test_somebody_who_guesses_gives_one_label_and_somebody_who_looks_gives_all():
     federated = federation()
     profile = Profile(["truthful", "lazy labeler", "half-hearted labeler"], 8)
     labels = profile.labels(federated, 4)
@@ -165,7 +165,7 @@ def test_files_have_several_classes_with_a_separator_a_list_or_a_matrix(tmp_path
         assert found.labels == ("a|b", "b")
 
 
-def test_a_task_of_ones_own_gives_lists():
+def test_a_custom_task_gives_lists():
     class Own(Task):
         def read(self, path):  # noqa: ARG002
             return ReadSamples(np.ones((2, 1)), (["dog", "cat"], "cat"))

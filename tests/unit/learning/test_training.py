@@ -95,7 +95,7 @@ def test_runs_start_from_their_own_models():
 @pytest.mark.usefixtures("with_kernel")
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_every_behaviour_trains_alike_in_the_plain_loop_and_fast(name):
-    """Alone among honest clients, so that what she does is not drowned in what others do."""
+    """Alone among honest clients, so that others do not hide what the client does."""
     federated, profile = dishonest_federation(MODELS[0], 2, [1.0, 0.7, 1.0], ["truthful", name, "truthful"])
     fast, plain = train(federated, profile, 7).params[0], train_plainly(federated, profile, 7)
     assert np.abs(fast - plain).max() < 1e-6
@@ -104,7 +104,7 @@ def test_every_behaviour_trains_alike_in_the_plain_loop_and_fast(name):
 
 
 def mixed(unlabeled=Unlabeled.DRAWN, effort=0.4, last=None, **traits):
-    """A behaviour of one's own that does several things at once."""
+    """A custom behaviour that does several things at once."""
     honest = {"labels_honestly": False, "computes_honestly": False, "reports_honestly": False}
     traits = {"labeling_effort": effort, "unlabeled": unlabeled, "last_report_scale": last} | traits
     return Behaviour("mixed", "Does several things.", **honest, **traits)
@@ -160,7 +160,7 @@ def test_rounds_with_scale_0_are_refused_reports():
 
 
 def honest_but_for_noise(received, noise, honest):
-    """What a user might write: needs her honest report, and all models of the last four rounds."""
+    """What a user might write: needs the honest report, and all models of the last four rounds."""
     assert len(received) <= 4
     return honest() + np.float32(0.01) * noise.standard_normal(len(received[-1])).astype(np.float32) * len(received)
 
@@ -183,7 +183,7 @@ def test_a_fabricator_may_compute_on_any_labels_and_remember_several_models(part
 
 
 @pytest.mark.usefixtures("with_kernel")
-def test_a_fabricator_sees_the_models_of_the_rounds_she_took_part_in_and_no_more_than_she_remembers():
+def test_a_fabricator_sees_the_models_of_the_rounds_it_took_part_in_and_no_more_than_it_remembers():
     shown = []
     own = own_behaviour(
         lambda received, *_: shown.append(list(received)) or received[-1] + np.float32(1), computes=False

@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 
 import pytest
 from hypothesis import given
@@ -21,10 +22,10 @@ from truthfl.ledger.command_rows import give_command
 from truthfl.ledger.commands import (
     OWN_FIELDS,
     Command,
+    CommandState,
     command_fault,
     new_command,
     read_command,
-    state_after,
     time_text,
 )
 from truthfl.ledger.documents import signed
@@ -110,11 +111,11 @@ def test_what_commands_amount_to():
         Command("resume", "j", "O", "", at(70)),
         Command("pause", "j", "O", "", at(80)),
     ]
-    state = state_after(commands)
+    state = reduce(CommandState.after, commands, CommandState())
     assert state.paused
     assert state.removed == {"Ben": "removed by the operator: left"}
     assert time_text(state.extended[LABELING]) == at(660)  # later by the pause
-    ended = state_after([*commands, Command("end", "j", "O", "", at(90))])
+    ended = state.after(Command("end", "j", "O", "", at(90)))
     assert (ended.paused, ended.ended.at) == (False, at(90))
 
 
@@ -255,7 +256,7 @@ def test_a_lost_model_is_paid_as_at_the_expected_loss(loss, solo, delivered, ris
     assert one.parts["label_pay"] == settled_for(AUDITIONED, loss, delivered, 5, evidence, rise).parts["label_pay"]
 
 
-def test_how_a_server_was_started_is_kept_for_her_eyes_alone(tmp_path):
+def test_how_a_server_was_started_is_kept_for_its_users_eyes_alone(tmp_path):
     assert read_serving(tmp_path) is None
     info = ServingInfo("job-1", "postgresql://o:secret@host/db", "keys/operator", "::1", 8443, "keys/ca.crt", "people")
     write_serving(tmp_path, info)

@@ -11,9 +11,9 @@ from sqlalchemy import text
 from helpers.commands import FORKS, told
 from helpers.databases import KEY, raw, settlement
 from truthfl.errors import ServiceError
-from truthfl.ledger import database as database_module
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.entry import broken_link
+from truthfl.ledger.sql import database as database_module
 
 WRITERS = 50
 PROCESSES = 4
@@ -87,7 +87,7 @@ def test_the_keys_alone_guarantee_it(where, monkeypatch):
 
 def test_patience_ends(file, monkeypatch):
     monkeypatch.setattr(database_module, "MAX_ATTEMPTS", 3)
-    monkeypatch.setattr("truthfl.ledger.engines.LOCK_WAIT_S", 0.01)
+    monkeypatch.setattr("truthfl.ledger.sql.engines.LOCK_WAIT_S", 0.01)
     holder = sqlite3.connect(file, isolation_level=None)
     with open_ledger(file, KEY) as ledger:
         holder.execute("BEGIN IMMEDIATE")

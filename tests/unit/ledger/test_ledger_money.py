@@ -5,9 +5,9 @@ import pytest
 from helpers.commands import told
 from helpers.participants import an_offer
 from helpers.small_jobs import SMALL_JOB
+from truthfl.amounts import amount_text, decimal_places, minor_amount_text, minor_money
 from truthfl.errors import InputError
 from truthfl.job import ServerSettings, read_job
-from truthfl.ledger.evidence import amount_text, decimal_places, minor_amount_text, minor_money
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import offer_from
 

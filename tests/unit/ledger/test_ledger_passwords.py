@@ -12,7 +12,7 @@ from truthfl.cli.app import main
 from truthfl.errors import ServiceError
 from truthfl.federation.operator.kept_jobs import keep_ledger_address, kept_ledger_address
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.database import shown_address, shown_arguments
+from truthfl.ledger.sql.database import shown_address, shown_arguments
 
 PASSWORD = "hunter-2/%3D@="
 

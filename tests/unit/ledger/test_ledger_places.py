@@ -13,7 +13,7 @@ from helpers.commands import told
 from helpers.databases import KEY, raw
 from truthfl.errors import ServiceError
 from truthfl.ledger.book import open_for_reading, open_ledger
-from truthfl.ledger.database import VERSION_TABLE
+from truthfl.ledger.sql.database import VERSION_TABLE
 
 
 def folder_bytes(folder):

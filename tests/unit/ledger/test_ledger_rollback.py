@@ -24,9 +24,9 @@ from truthfl.ledger.backup import anchor_fault, keep_anchor, make_anchor, read_a
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check, check_receipt
-from truthfl.ledger.database import ENTRIES, SQLITE_TRIGGERS
 from truthfl.ledger.entry import CheckedItem, entry_after, new_salt, row_key
 from truthfl.ledger.signing import new_key, read_key
+from truthfl.ledger.sql.database import ENTRIES, SQLITE_TRIGGERS
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_the_command_prints_and_keeps_the_signed_head(folder, capsys):
     assert (code, f"{elsewhere}: all 2 anchors hold." in said) == (0, True)
 
 
-def test_every_cut_is_found_with_an_anchor_and_up_to_her_receipt_with_that(entries, receipt, anchor):
+def test_every_cut_is_found_with_an_anchor_and_up_to_a_receipt_with_that(entries, receipt, anchor):
     settled = receipt["document"]["proof"]["last"]
     own = next(entry.sequence for entry in entries if (entry.kind, entry.key) == ("receipt", "Cleo"))
     for length in range(len(entries)):
@@ -140,7 +140,7 @@ def test_a_ledger_written_anew_is_found_with_a_receipt_or_an_anchor(entries, rec
     assert check_receipt(receipt, anew).startswith(f"entry {first} of the ledger is not the one in the receipt")
 
 
-def test_other_clients_rows_are_covered_by_her_receipt(entries, receipt):
+def test_other_clients_rows_are_covered_by_a_receipt(entries, receipt):
     """Only Ada's settlement differs, and no row after it was chained anew: by Cleo's links alone nothing would be."""
     changed = list(entries)
     at = next(at for at, entry in enumerate(entries) if (entry.kind, entry.key) == ("settlement", "Ada"))

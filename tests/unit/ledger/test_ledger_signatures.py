@@ -13,7 +13,6 @@ from truthfl.errors import InputError
 from truthfl.federation.operator.job_status import StatusReader
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
-from truthfl.ledger.database import ENTRIES
 from truthfl.ledger.entry import (
     CheckedItem,
     Conflict,
@@ -26,6 +25,7 @@ from truthfl.ledger.entry import (
     row_line,
 )
 from truthfl.ledger.signing import new_key, public_line, write_key
+from truthfl.ledger.sql.database import ENTRIES
 
 STRANGER = new_key()
 LATER = "2999-01-01T00:00:00.000000+00:00"
@@ -167,7 +167,7 @@ def test_the_row_key_is_certified_by_the_operators_key():
         assert certified_row_key(fields | wrong) is None
 
 
-def test_export_needs_the_operators_key_and_knows_her_jobs_alone(tmp_path, capsys):
+def test_export_needs_the_operators_key_and_knows_their_jobs_alone(tmp_path, capsys):
     where = tmp_path / "ledger.db"
     with open_ledger(where, KEY) as book:
         book.append("cats", "job", "job", opening())

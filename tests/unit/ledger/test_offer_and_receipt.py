@@ -144,7 +144,7 @@ def test_the_spread_of_pay():
     assert flat.zero_loss == math.inf
 
 
-def test_her_own_costs_take_the_place_of_the_offers():
+def test_the_participants_own_costs_take_the_place_of_the_offers():
     offer = an_offer(KEY, OPERATOR)
     assert assumed_costs(offer) == Costs(120.0, 3 * 0.5 * 13)
     assert sum(vars(assumed_costs(offer)).values()) == pytest.approx(offer.cost)
@@ -197,11 +197,11 @@ def test_an_honest_receipt_holds(ada):
     assert shown["paid"] == 236
     assert [(step["formula"], *written(step)) for step in shown["calculation"]] == [
         (
-            "reward = base − slope × test loss + labeling cost",
+            {"key": "calculation.lceme.reward", "values": {}},
             "4,319.6556 − 3,821.8232 × 1.1000000 + 120.0000",
             "235.6501",
         ),
-        ("pay = reward × reports taken / asked for", "235.6501 × 3 / 3", "235.6501"),
+        ({"key": "calculation.lceme.pay", "values": {}}, "235.6501 × 3 / 3", "235.6501"),
     ]
     assert json.loads(json.dumps(shown)) == shown
 
@@ -253,8 +253,8 @@ def test_a_tampered_receipt_is_refused_with_the_mismatch(ada, part):
     documents_summary(ada.home)
 
 
-def test_a_receipt_that_holds_by_itself_must_also_be_hers(ada, tmp_path):
-    """A whole false world, in which everything agrees: an offer and an operator she never saw."""
+def test_a_receipt_that_holds_by_itself_must_also_be_the_participants(ada, tmp_path):
+    """A whole false world, in which everything agrees: an offer and an operator that Ada never saw."""
     offer = ada.gets_offer()
     ada.accepts(offer)
     forger = new_key()
@@ -327,8 +327,8 @@ def test_a_declined_offer_sets_no_classes(ada):
     assert document_views.offer_in_force(ada.home) is None
 
 
-def test_her_own_costs_and_the_chance_of_not_covering_them(ada):
-    """From the definitions: labeling as far as she labels, computing as far as she computes."""
+def test_the_participants_own_costs_and_the_chance_of_not_covering_them(ada):
+    """From the definitions: labeling as far as the client labels, computing as far as they compute."""
     offer = ada.gets_offer(batch_size=10)
     deviation = offer.client.pay["slope"] * offer.job.loss_error
     work = {lie.kind: (lie.labels, lie.batch_size) for lie in offer.client.lies} | {"honest": (1.0, 10)}
@@ -352,7 +352,7 @@ def test_of_answers_at_once_one_counts(ada):
     assert len(list((ada.home / "answers").iterdir())) == 1
 
 
-def test_a_receipt_for_another_key_is_not_hers(ada):
+def test_a_receipt_for_another_key_is_not_the_participants(ada):
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer)

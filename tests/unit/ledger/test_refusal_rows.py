@@ -1,9 +1,9 @@
 """Refusals of one cause are counted: the 1st, 10th, 100th … is a row."""
 
 from helpers.databases import KEY
-from truthfl.federation.operator.job_tally import JobTally
 from truthfl.federation.protocol.recorder import RefusalRows
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.job_state import JobState
 
 REFUSAL = {"round": None, "client": None, "node": "7", "reason": "Zoe is not among the job's clients."}
 
@@ -26,8 +26,8 @@ def test_one_cause_has_few_rows_and_a_restart_goes_on_counting(tmp_path):
         assert len(keys(book)) == 5
         again.note("enrolment", "", "refusal.unknown", REFUSAL)
         assert keys(book)[-1] == f"{place}/10000"
-        tally = JobTally("j")
+        state = JobState("j")
         for entry in book.entries("j"):
-            tally.add(entry)
-    assert tally.refused_at["enrolment"] == 10_001
-    assert tally.unreadable == 0
+            state.add(entry)
+    assert state.refused_at["enrolment"] == 10_001
+    assert state.unreadable == 0

@@ -13,7 +13,7 @@ from helpers.small_jobs import (
     known_plans,  # noqa: F401
 )
 from truthfl.errors import InputError
-from truthfl.federation.operator.job_tally import describe_entry
+from truthfl.federation.operator.row_words import describe_entry
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.entry import Item

@@ -11,8 +11,7 @@ import truthfl.page
 from helpers.participants import Ada
 from helpers.texts import coded_texts, sentences
 from truthfl.adversary.strategy import TRUTH, LieSpace
-from truthfl.coded_text import CodedText, coded, quoted, sentence_of
-from truthfl.coded_text import english as in_english
+from truthfl.coded_text import CodedText, coded, quoted, sentence_of, untranslated
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.lceme.contract import LCEME
 from truthfl.errors import InputError
@@ -20,7 +19,7 @@ from truthfl.federation.participant.signatory import Signatory
 from truthfl.home import participant_folder
 from truthfl.ledger.settlement import early_end_in_words
 from truthfl.page import documents as document_views
-from truthfl.page.catalogue import PLACEHOLDER, Message, english, shown, strings
+from truthfl.page.catalogue import PLACEHOLDER, Message, in_english, shown, strings
 from truthfl.page.signed_words import dropping_out_messages, formula_messages, lie_form
 
 PAGE = Path(truthfl.page.__file__).parent
@@ -80,12 +79,12 @@ def test_a_stranger_s_form_is_shown_only_if_the_catalogues_have_it():
 
 
 def test_a_coded_text_stays_one_in_news_and_in_errors(tmp_path):
-    sentence = coded("news.left_out", "You are not asked this time: {reason}.", reason=in_english("too dear"))
+    sentence = coded("news.left_out", "You are not asked this time: {reason}.", reason=untranslated("too dear"))
     participant_folder.put_news(tmp_path, sentence, over=True)
     kept = participant_folder.last_news(tmp_path).sentence
     assert kept == sentence == "You are not asked this time: too dear."
     assert shown(kept) == shown(sentence_of(InputError(sentence))) == sentence.form
-    assert english(Message(**sentence.form)) == sentence
+    assert in_english(Message(**sentence.form)) == sentence
     participant_folder.put_news(tmp_path, "A sentence of an earlier server.", over=True)
     assert shown(participant_folder.last_news(tmp_path).sentence) == {"english": "A sentence of an earlier server."}
 
@@ -137,4 +136,4 @@ def test_the_fault_of_a_receipt_has_a_form(tmp_path):
         path.write_text(json.dumps(receipt))
     checked = document_views.receipt_check(ada.home, ada.key)
     assert checked["fault_message"]["key"] == "fault.signature"
-    assert english(Message(**checked["fault_message"])).replace("’", "'") == checked["fault"]
+    assert in_english(Message(**checked["fault_message"])).replace("’", "'") == checked["fault"]

@@ -13,7 +13,7 @@ from helpers.participants import Ada, draw_pictures
 from helpers.texts import png_that_says
 from truthfl.errors import InputError, ServiceError
 from truthfl.page.access import CSRF_HEADER
-from truthfl.page.catalogue import Message, english
+from truthfl.page.catalogue import Message, in_english
 from truthfl.page.serving import listen, open_page
 from truthfl.samples.sample import NAMES
 from truthfl.samples.sources import open_samples
@@ -113,7 +113,7 @@ def test_the_cookie_is_for_this_pages_path_alone(inside, stranger, served, addre
     assert stranger.get("/api/work", headers={"cookie": others}).status_code == 200
 
 
-def test_who_comes_by_a_link_on_another_page_gets_in(stranger, served):
+def test_somebody_who_comes_by_a_link_on_another_page_gets_in(stranger, served):
     answer = stranger.get(served.url, headers={"sec-fetch-site": "cross-site"})
     assert answer.status_code == 200
     assert 'content="0;url=./"' in answer.text
@@ -219,7 +219,7 @@ def test_a_picture_over_the_limit_and_a_broken_one_are_refused_and_reported(insi
     edition = inside.work["edition"]
     assert inside.work["total"] == 6
     (junk,) = inside.work["problems"]
-    assert english(Message(**junk)) == f"junk.png is no {NAMES} picture, whatever its name says."
+    assert in_english(Message(**junk)) == f"junk.png is no {NAMES} picture, whatever its name says."
     answer = inside.get(f"/samples/{edition}/5")
     assert answer.status_code == 422
     assert answer.json()["error"] == "bomb.png is of 60,000×60,000 pixels; at most 50 million are decoded."

@@ -152,13 +152,13 @@ def test_the_state_of_who_has_not_enrolled(desk):
     assert desk.states() == [("enrolled", None), ("awaited", None)]
 
 
-def test_a_server_at_all_addresses_is_asked_for_hers(browser, desk):
+def test_a_server_at_all_addresses_asks_for_its_own(browser, desk):
     desk.serve("0.0.0.0")
     with desk.page() as opened, looking(browser, opened.url) as page:
         page.click("#do-invite")
         page.fill("#act-why", "good pictures")
         page.click("#act-go")
-        page.wait_for_selector("#act-wrong >> text=Say where she reaches the server")
+        page.wait_for_selector("#act-wrong >> text=Say where the participant reaches the server")
         assert axe(page) == []
         page.fill("#act-address", "nowhere")
         page.click("#act-go")

@@ -18,8 +18,8 @@ from helpers.browsers import HERE, launched
 from helpers.browsers import TOUCH_PHONE as PHONE
 from helpers.participants import draw_pictures
 from truthfl import certificates as certificate_parts
-from truthfl.cli.join import phone_access, tell_login
-from truthfl.cli.output import qr_lines, qr_matrix
+from truthfl.cli.participant.pages import phone_access
+from truthfl.cli.participant.phone import qr_lines, qr_matrix, tell_login
 from truthfl.errors import InputError, ServiceError
 from truthfl.page import access as one_time_login
 from truthfl.page.access import CSRF_HEADER, LoginOutcome, OneTimeLogin
@@ -48,7 +48,7 @@ def served(tmp_path):
 
 @contextmanager
 def device(home=None):
-    """A client that trusts the certificate in her folder and no other; without it, one that was told to go on."""
+    """A client that trusts the certificate in Ada's folder and no other; without it, one that was told to go on."""
     trust = ssl.create_default_context(cafile=str(home / "phone.pem")) if home is not None else False
     with httpx.Client(verify=trust, trust_env=False) as client:
         yield client

@@ -18,7 +18,7 @@ from truthfl.page.catalogue import (
     MessageError,
     amount_of,
     chosen_language,
-    english,
+    in_english,
     languages,
     rounded,
     strings,
@@ -34,7 +34,7 @@ PARTS = {key.split(".")[0] for key in CATALOGUES["en"]}
 FORM = re.compile(r"\.(one|other|dative)$")
 VISIBLE_ATTRIBUTES = ("aria-label", "title", "alt", "placeholder")
 NO_WORDS = {  # names of keys, classes of elements and the like, which nobody reads
-    "Backspace", "Enter", "Escape", "key minus", "no model", "swatch colour-", "truthfl decisions",
+    "Backspace", "Enter", "Escape", "key minus", "swatch colour-", "truthfl decisions",
     "truthfl single keys", "verdict bad",
 }  # fmt: skip
 
@@ -61,7 +61,7 @@ def _keys_in_files():
     for path in [*PAGE.glob("*.py"), *contracts.rglob("*.py"), *scripts.glob("*.js"), *scripts.glob("*.html")]:
         source = path.read_text("utf-8")
         if path.suffix == ".html":
-            named |= set(re.findall(r"\{\{([a-z_.]+)\}\}", source)) - {"language"}
+            named |= set(re.findall(r"\{\{([a-z_.]+)\}\}", source)) - {"language", "title", "words"}
             continue
         named |= {key for key in re.findall(r'"([a-z_]+(?:\.[a-z_]+)+)"', source) if key.split(".")[0] in PARTS}
         for template in re.findall(r"`((?:[a-z_]+\.)+\$\{[^`]*)`", source):
@@ -164,10 +164,10 @@ def test_the_browser_chooses_the_language(header, language):
 
 
 def test_messages_are_written_with_numbers_money_and_plurals():
-    assert english(Message("count.row", {"count": 1})) == "1 row"
-    assert english(Message("count.row", {"count": 1200})) == "1,200 rows"
-    assert english(Message("offer.pay_at_most", {"pay": amount_of(12.5, 100, "EUR")})) == "at most 12.50 EUR"
-    assert english(Message("offer.pay_at_loss", {"loss": rounded(0.5, 4)})) == "at a loss of 0.5000"
+    assert in_english(Message("count.row", {"count": 1})) == "1 row"
+    assert in_english(Message("count.row", {"count": 1200})) == "1,200 rows"
+    assert in_english(Message("offer.pay_at_most", {"pay": amount_of(12.5, 100, "EUR")})) == "at most 12.50 EUR"
+    assert in_english(Message("offer.pay_at_loss", {"loss": rounded(0.5, 4)})) == "at a loss of 0.5000"
     assert str(MessageError("error.no_sample", number=7, total=6)) == "There is no sample 7; there are 6."
 
 

@@ -98,7 +98,7 @@ def test_the_page_knows_of_labels_of_other_classes(page, tmp_path, data):
         store.decide(Decision("other-nonce", open_samples(data).ids[2], "label", "fox"))
     work = page.get("/api/work").json()
     assert (work["other_classes"], work["labels"]) == ({"fox": [2]}, [-1] * 4)
-    assert page.said(position=2, action="label", label=0, seen=-1).status_code == 200  # she was told of it
+    assert page.said(position=2, action="label", label=0, seen=-1).status_code == 200  # the page told of it
     page.said("undo")
     assert page.get("/api/work").json()["other_classes"] == {"fox": [2]}
 

@@ -52,7 +52,7 @@ def test_a_step_is_made_once_and_undone_whole(store):
         undone = store.undo("undo-nonce", {"c"})
         assert (undone.action, undone.also["b"]) == ("label", LabelState("cat"))
     assert labels(store) == {"a": None, "b": "cat", "c": None}
-    assert len(store.recent_times(10)) == 1  # a step says nothing of her pace
+    assert len(store.recent_times(10)) == 1  # a step says nothing of the pace
 
 
 def test_an_import_is_one_step(store):
@@ -69,7 +69,7 @@ def test_an_import_is_one_step(store):
     assert not store.states()["c"].flagged
 
 
-def test_who_believed_another_label_stores_nothing(store):
+def test_somebody_who_believed_another_label_stores_nothing(store):
     store.decide(Decision("first-nonce", "a", "label", "cat"))
     with pytest.raises(LabelConflictError) as conflict:
         store.decide(Decision("second-nonce", "a", "label", "dog"), lambda _, state: state.label is None)

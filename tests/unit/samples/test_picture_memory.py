@@ -26,7 +26,7 @@ def test_large_pictures_asked_for_at_once_stay_within_the_servers_memory(tmp_pat
     assert peak < MOST_MEGABYTES
 
 
-def test_who_needs_more_than_there_is_waits_or_is_refused():
+def test_a_picture_that_needs_more_than_there_is_waits_or_is_refused():
     budget, order = MemoryBudget(10), []
     assert "takes 0 MB of memory to decode" in told(budget.reserved(11, "x.png").__enter__)
 

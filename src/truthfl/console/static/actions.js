@@ -1,21 +1,19 @@
-// Commands: a dialog asks what and why, then for confirmation; the server signs and writes them.
+// Commands: a dialog asks what and why, then for confirmation; the server signs and writes them, and makes invitations.
 
 import { postJson } from "./api.js";
-import { amount, whole } from "./amounts.js";
 import { byId, make } from "./dom.js";
-import { number } from "./format.js";
-import { showInvitation } from "./invitation.js";
+import { amount, logTime, number, whole } from "./format.js";
 
 const WORDS = {
   pause: ["Pause", "Pause the job", "Nothing more is asked of anybody, and deadlines move on, until you resume it."],
   resume: ["Resume", "Resume the job", "The job goes on where it was; deadlines are later by the pause."],
-  invite: ["Invite…", "Invite a participant", "You get an invitation to send to her: with it she joins, by a key that her own machine makes. It is good once."],
+  invite: ["Invite…", "Invite a participant", "You get an invitation to send. The participant joins with it, by a key that their own machine makes. It is good once."],
   extend: ["Extend…", "Extend a deadline", "The server waits longer in this stage."],
-  remove: ["Remove…", "Remove a participant", "Nothing more is asked of her. What she has delivered is paid by her contract; she is told why."],
+  remove: ["Remove…", "Remove a participant", "Nothing more is asked of the participant. What they have delivered is paid by their contract; they are told why."],
   accept: ["Accept a model…", "Accept a solo model", "It is better than honest ones are once in 10,000 times. It is paid as offered, and takes part in the joint training."],
   refuse: ["Refuse a model…", "Refuse a solo model", "It is not paid, and takes no part in the joint training. The participant is told why."],
   end: ["End…", "End the job", "No further round takes place. What was delivered until now is tested and paid by the contracts. This cannot be undone."],
-  approve: ["", "Approve the plan", "The offers go out now; who accepts one has a contract with you."],
+  approve: ["", "Approve the plan", "The offers go out now; everybody who accepts one has a contract with you."],
   disapprove: ["", "Decline the plan", "No offer goes out, and the job ends."],
 };
 const [ACTED, CONFIRMING] = ["filling in", "confirming"];
@@ -23,6 +21,7 @@ const [ACTED, CONFIRMING] = ["filling in", "confirming"];
 let status = null; // the newest
 let kind = ""; // of the command in the dialog
 let step = ACTED;
+let file = ""; // URL of the invitation as a file; "" if none is shown
 
 export function showActions(newest) {
   status = newest;
@@ -104,7 +103,7 @@ function missing(body) {
   if (kind === "remove" && body.client === "") return "There is nobody to remove.";
   if ((kind === "accept" || kind === "refuse") && body.client === "") return "No model waits any more.";
   if (kind === "invite" && !(Number.isInteger(body.days) && body.days >= 1 && body.days <= 365)) return "Days are a whole number from 1 to 365.";
-  if (kind === "invite" && status.asks_address && body.address === "") return "Say where she reaches the server: HOST:PORT.";
+  if (kind === "invite" && status.asks_address && body.address === "") return "Say where the participant reaches the server: HOST:PORT.";
   if (kind === "extend" && !(Number.isInteger(body.minutes) && body.minutes >= 1 && body.minutes <= 525600)) return "Minutes are a whole number from 1 to 525,600.";
   return "";
 }
@@ -163,3 +162,40 @@ byId("act-back").addEventListener("click", () => {
   }
 });
 for (const name of ["approve", "disapprove"]) byId(name).addEventListener("click", () => open(name));
+
+// An invitation that was just made: to copy or to save, and then forgotten. The page keeps nothing of it.
+function showInvitation({ name, line, text, expires }) {
+  file = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  const fileName = `${name}.invitation`;
+  byId("invited-title").textContent = `An invitation for ${name}`;
+  byId("invited-words").textContent = `It is good once, until ${logTime(expires)}, and it is not shown again. Whoever uses it first takes part ` +
+    `as ${name}, so send it by a way that you both trust. They join with the file, or paste the line into the second command:`;
+  byId("invited-commands").textContent = `truthfl join ${fileName} --data THEIR-DATA\ntruthfl join - --data THEIR-DATA`;
+  byId("invited-line").value = line;
+  Object.assign(byId("invited-save"), { href: file, download: fileName });
+  byId("invited-done").textContent = "";
+  byId("invited").showModal();
+  byId("invited-copy").focus();
+}
+
+async function copied() {
+  const line = byId("invited-line");
+  line.select();
+  try {
+    await navigator.clipboard.writeText(line.value);
+    return true;
+  } catch {
+    return document.execCommand("copy"); // where a browser has no other way
+  }
+}
+
+byId("invited-copy").addEventListener("click", async () => {
+  byId("invited-done").textContent = await copied() ? "Copied." : "It could not be copied; the line is marked: copy it yourself.";
+});
+byId("invited-close").addEventListener("click", () => byId("invited").close());
+byId("invited").addEventListener("close", () => {
+  URL.revokeObjectURL(file);
+  file = "";
+  byId("invited-line").value = "";
+  byId("invited-save").removeAttribute("href");
+});

@@ -1,15 +1,12 @@
 // The operator's page: asks for the job's status every second and shows what has changed.
 
-import { getJson, RequestError } from "./api.js";
+import { RequestError, watchServer } from "./api.js";
 import { showActions } from "./actions.js";
-import { loss, ofAll, percent, span, timeOf } from "./amounts.js";
-import { alarm, byId, make } from "./dom.js";
+import { alarm, byId, make, pairs } from "./dom.js";
 import { showCurve, showMoney, showPlan } from "./figures.js";
-import { showAges, showParticipants } from "./participants.js";
-import { showRefused, showRows } from "./records.js";
+import { logTime, loss, number, ofAll, percent, span } from "./format.js";
+import { showAges, showParticipants, showRefused, showRows } from "./tables.js";
 
-const INTERVAL_MS = 1000;
-const TIMEOUT_MS = 1500; // with the interval, a dead server is noticed within three seconds
 const NAMES_TOLD = 5; // of those for whom a round waits
 const STAGES = ["enrolling", "planning", "approving", "offering", "labeling", "auditioning", "deciding", "training", "testing", "over"];
 const PARTS = [ // what is shown, and the fields of the status that it depends on
@@ -28,24 +25,20 @@ let status = null;
 let ahead = 0; // of the page's clock, in milliseconds
 let lastAnswer = null;
 
-async function poll() {
-  const next = () => setTimeout(poll, INTERVAL_MS);
-  if (document.visibilityState !== "visible") return next();
-  try {
-    const news = await getJson(`api/status?seen=${version}`, { signal: AbortSignal.timeout(TIMEOUT_MS) });
-    ahead = Date.now() - Date.parse(news.now);
-    lastAnswer = news.now;
-    version = news.version;
-    alarm("");
-    document.body.classList.remove("stale");
-    if (news.status !== null) show(news.status);
-  } catch (error) {
-    document.body.classList.add("stale");
-    const since = lastAnswer === null ? "" : ` What you see is of ${timeOf(lastAnswer)}.`;
-    if (error instanceof RequestError) alarm(`${error.message}${since}`);
-    else alarm(`This page’s server does not answer; the job itself may go on.${since} Start truthfl console again, and open the link that it prints.`);
-  }
-  return next();
+function take(news) {
+  ahead = Date.now() - Date.parse(news.now);
+  lastAnswer = news.now;
+  version = news.version;
+  alarm("");
+  document.body.classList.remove("stale");
+  if (news.status !== null) show(news.status);
+}
+
+function tellLost(error) {
+  document.body.classList.add("stale");
+  const since = lastAnswer === null ? "" : ` What you see is of ${logTime(lastAnswer)}.`;
+  if (error instanceof RequestError) alarm(`${error.message}${since}`);
+  else alarm(`This page’s server does not answer; the job itself may go on.${since} Start truthfl console again, and open the link that it prints.`);
 }
 
 function show(newest) {
@@ -77,7 +70,7 @@ function showServer() {
 
 function waitWords({ names, round, at, until }) {
   const more = names.length > NAMES_TOLD ? ` and ${names.length - NAMES_TOLD} more` : "";
-  return `Round ${round} waits for ${names.slice(0, NAMES_TOLD).join(", ")}${more}, since ${timeOf(at)}, until ${timeOf(until)} at most. Whoever is there loses nothing by it.`;
+  return `Round ${round} waits for ${names.slice(0, NAMES_TOLD).join(", ")}${more}, since ${logTime(at)}, until ${logTime(until)} at most. Whoever is there loses nothing by it.`;
 }
 
 function pauseWords() {
@@ -101,16 +94,15 @@ function showTiles() {
     ["accepted", ofAll(people.filter((one) => one.answer === "accepted").length, people.length), "participants"],
     ["labels", sum("labels_asked") > 0 ? ofAll(sum("labels_done"), sum("labels_asked")) : "–", "made of asked"],
     ["rounds", planned === null ? "–" : ofAll(rounds.length, planned), medianWords(status.round_times.last)],
-    [test === null ? "loss" : "test loss", last === null ? "–" : loss(last.loss), last === null ? "" : `accuracy ${percent(last.accuracy)}`],
+    [test === null ? "loss" : "test loss", last === null ? "–" : loss(last.loss), last === null ? "" : `accuracy ${percent(last.accuracy, 1)}`],
     money !== null && money.settled !== null
-      ? ["settled", money.settled.toLocaleString("en", { maximumFractionDigits: 2 }), money.currency]
-      : ["expected pay", money === null ? "–" : money.expected.toLocaleString("en", { maximumFractionDigits: 0 }), money === null ? "" : money.currency],
+      ? ["settled", number(money.settled, 2, 0), money.currency]
+      : ["expected pay", money === null ? "–" : number(money.expected, 0), money === null ? "" : money.currency],
   ];
   const text = JSON.stringify(tiles);
   if (shown.get(showTiles) === text) return;
   shown.set(showTiles, text);
-  byId("tiles").replaceChildren(...tiles.map(([name, value, unit]) =>
-    make("div", {}, make("dt", {}, name), make("dd", {}, value, make("small", {}, unit)))));
+  pairs(byId("tiles"), tiles.map(([name, value, unit]) => [name, [value, make("small", {}, unit)]]));
 }
 
 function medianWords(times) {
@@ -122,14 +114,13 @@ function medianWords(times) {
 function showClock() {
   if (status === null) return;
   const now = Date.now() - ahead;
-  const since = status.since === null ? "" : `since ${timeOf(status.since)}, ${span((now - Date.parse(status.since)) / 1000)} ${status.over ? "ago" : ""}`;
+  const since = status.since === null ? "" : `since ${logTime(status.since)}, ${span((now - Date.parse(status.since)) / 1000)} ${status.over ? "ago" : ""}`;
   const left = status.deadline === null ? null : (Date.parse(status.deadline) - now) / 1000;
-  const until = left === null ? "" : left > 0 ? `${span(left)} left, until ${timeOf(status.deadline)}` : `time was up at ${timeOf(status.deadline)}`;
+  const until = left === null ? "" : left > 0 ? `${span(left)} left, until ${logTime(status.deadline)}` : `time was up at ${logTime(status.deadline)}`;
   byId("clock").replaceChildren(make("b", {}, status.paused ? `${status.stage}, paused` : status.stage), ` ${since.trim()}`,
     until === "" ? "" : make("span", { class: "left" }, until));
   showAges(now);
 }
 
 setInterval(showClock, 1000);
-document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible" && status !== null) showClock(); });
-poll();
+watchServer(() => `api/status?seen=${version}`, take, tellLost)();

@@ -1,9 +1,8 @@
 // Plots and numbers of the joint model, money and plan.
 
-import { amount, loss, percent, whole } from "./amounts.js";
 import { byId, pairs } from "./dom.js";
-import { number } from "./format.js";
-import { barPlot, linePlot, placesFor, roundRange } from "./line_plot.js";
+import { amount, loss, number, percent, whole } from "./format.js";
+import { barPlot, linePlot, placesFor, roundRange } from "./plot.js";
 
 const MOST_BARS = 20;
 const MOST_POINTS = 400;
@@ -24,7 +23,7 @@ export function showCurve({ rounds, rounds_planned: planned, plan }) {
 // Not every round is tested.
 function measuredWords(measured, last) {
   const when = measured.round === last.round ? "" : ` after round ${whole(measured.round)}`;
-  return `: loss ${loss(measured.loss)}${measured.accuracy === null ? "" : `, accuracy ${percent(measured.accuracy)}`}${when}`;
+  return `: loss ${loss(measured.loss)}${measured.accuracy === null ? "" : `, accuracy ${percent(measured.accuracy, 1)}`}${when}`;
 }
 
 function curve(id, rounds, name, scaled, { x, title, height, kind, across }) {

@@ -104,9 +104,9 @@ class LCEME(Contract):
             coded(
                 "explanation.lceme",
                 "At the end the model is tested. The lower its test loss, the better it is and the more you are paid: "
-                "each 0.01 of loss is worth {worth}. These figures hold if the others are honest too; who spoils the "
-                "model lowers everybody’s pay. The formula has no floor: with a bad enough model the amount is "
-                "negative.",
+                "each 0.01 of loss is worth {worth}. These figures hold if the others are honest too; anybody who "
+                "spoils the model lowers everybody’s pay. The formula has no floor: with a bad enough model the amount "
+                "is negative.",
                 worth=money(float(self.slope[0]) / 100),
             )
         ]
@@ -117,18 +117,16 @@ class LCEME(Contract):
         earned = float(self._reward(np.float64(loss))[0])
         steps = [
             CalculationStep(
-                "reward = base − slope × test loss + labeling cost",
+                coded("calculation.lceme.reward", "reward = base − slope × test loss + labeling cost"),
                 (base, "−", slope, "×", loss, "+", labeling),
                 earned,
-                "reward",
             )
         ]
         if observation.delivered is not None and observation.asked is not None:
             counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
             paid = float(np.ravel(self.pay(observation))[0])
-            steps.append(
-                CalculationStep("pay = reward × reports taken / asked for", (earned, "×", *counts), paid, "pay")
-            )
+            words = coded("calculation.lceme.pay", "pay = reward × reports taken / asked for")
+            steps.append(CalculationStep(words, (earned, "×", *counts), paid))
         return steps
 
     def linear(self) -> LinearPay:
@@ -233,10 +231,10 @@ def plan_lceme(inputs: PlanInputs) -> LCEME:
     batches = inputs.best_batch_sizes()
     error = inputs.loss_error(batches)
     contract = _with_margin(inputs, batches, error)
-    if inputs.budget is None:
+    if inputs.prices.budget is None:
         return contract
     for _ in range(TRIES):
-        if expected_total(inputs, contract) <= inputs.budget * (1.0 + ROUNDING):
+        if expected_total(inputs, contract) <= inputs.prices.budget * (1.0 + ROUNDING):
             return contract
         batches = _affordable(inputs, error)
         measured = inputs.loss_error(batches)
@@ -257,14 +255,14 @@ def _with_margin(inputs: PlanInputs, batches: FloatArray, error: float) -> LCEME
         inputs.training,
         batches,
         error,
-        confidence=inputs.confidence,
-        more=inputs.margin,
+        confidence=inputs.prices.confidence,
+        more=inputs.prices.margin,
     )
 
 
 def _affordable(inputs: PlanInputs, error: float) -> FloatArray:
     """The best batches whose pay, with margins for this error, is within the budget."""
-    clients, model, training, budget = inputs.clients, inputs.loss_model, inputs.training, inputs.budget
+    clients, model, training, budget = inputs.clients, inputs.loss_model, inputs.training, inputs.prices.budget
     assert budget is not None
     floor = labeling_floor(clients, model, training) * (1.0 - ROUNDING)
     lowest = np.maximum(np.ceil(floor), 1.0)
@@ -273,14 +271,14 @@ def _affordable(inputs: PlanInputs, error: float) -> FloatArray:
         raise _too_dear(inputs, contract)
     low = (
         float(clients.labeling_cost.sum())
-        + len(clients) * inputs.margin
+        + len(clients) * inputs.prices.margin
         + inner(batch_price(clients, training), lowest)
     )
     best, high = lowest, budget
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0
         batches = optimal_batch_sizes(
-            clients, model, training, loss_value=inputs.loss_value, budget=middle, margin=inputs.margin
+            clients, model, training, loss_value=inputs.prices.loss_value, budget=middle, margin=inputs.prices.margin
         ).astype(float)
         if expected_total(inputs, _with_margin(inputs, batches, error)) <= budget:
             best, low = batches, middle
@@ -290,10 +288,11 @@ def _affordable(inputs: PlanInputs, error: float) -> FloatArray:
 
 
 def _too_dear(inputs: PlanInputs, contract: LCEME) -> InfeasibleError:
-    assert inputs.budget is not None
+    budget, confidence = inputs.prices.budget, inputs.prices.confidence
+    assert budget is not None
     total = expected_total(inputs, contract)
     return InfeasibleError(
-        f"budget is {inputs.budget:g}; with margins for a confidence of {inputs.confidence:g}, even small batches are "
-        f"paid {total:.12g}, {total - inputs.budget:g} more: raise the budget to {rounded_up(total):.10g}, lower the "
-        "confidence, or leave clients out."
+        f"budget is {budget:g}; with margins for a confidence of {confidence:g}, even small batches are paid "
+        f"{total:.12g}, {total - budget:g} more: raise the budget to {rounded_up(total):.10g}, lower the confidence, "
+        "or leave clients out."
     )

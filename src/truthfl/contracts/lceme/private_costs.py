@@ -373,19 +373,19 @@ def plan_screened(inputs: PlanInputs) -> LCEME:
     for client, menu in menus.items():
         cost[client] = menu.highest
     batches = optimal_batch_sizes(
-        replace(clients, sample_cost=cost), model, training, loss_value=inputs.loss_value
+        replace(clients, sample_cost=cost), model, training, loss_value=inputs.prices.loss_value
     ).astype(float)
     for client, menu in menus.items():
         batches[client] = menu.batch_size[0]
-    error = covered_error(inputs.loss_error(batches.copy()), confidence=inputs.confidence)
+    error = covered_error(inputs.loss_error(batches.copy()), confidence=inputs.prices.confidence)
     for client, menu in menus.items():
         item = menu.item(float(clients.sample_cost[client]))
         batches[client], cost[client] = menu.batch_size[item], menu.cost[item]
         rent[client] = menu.rent[item] + menu.margin(float(model.sampling[client]), error)
     at_items = replace(clients, sample_cost=cost)
     bare = lceme(at_items, model, training, batches)
-    margin = confidence_margin(bare, inputs.loss_error(batches), confidence=inputs.confidence)
-    return lceme(at_items, model, training, batches, margin=np.where(stated, rent, margin) + inputs.margin)
+    margin = confidence_margin(bare, inputs.loss_error(batches), confidence=inputs.prices.confidence)
+    return lceme(at_items, model, training, batches, margin=np.where(stated, rent, margin) + inputs.prices.margin)
 
 
 def stated_rents(inputs: PlanInputs) -> FloatArray:
@@ -417,7 +417,7 @@ def _menu_of(inputs: PlanInputs, client: int) -> WholeMenu:
         reporting=model.reporting[[client]],
     )
     try:
-        menu = ScreeningMenu(alone, own, inputs.training, distribution, loss_value=inputs.loss_value)
+        menu = ScreeningMenu(alone, own, inputs.training, distribution, loss_value=inputs.prices.loss_value)
         menu.batch_size(alone.sample_cost)
         return whole_menu(menu)
     except InfeasibleError as error:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.sslproto
-import ipaddress
 import logging
 import socket
 import ssl
@@ -18,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truthfl.certificates import Certificates, read_certificates
-from truthfl.errors import InputError, ServiceError
+import uvicorn
+
+from truthfl.certificates import Certificates, read_certificates, require_loopback
+from truthfl.errors import ServiceError
 from truthfl.federation.deployed.mailboxes import Mailboxes, MailboxGrid, NodeRegistry
 from truthfl.federation.deployed.node_connection import fingerprint_in
 from truthfl.federation.deployed.node_requests import (
@@ -102,20 +103,8 @@ def _files(host: str, certificates: Path | None) -> Certificates | None:
     return None
 
 
-def require_loopback(host: str) -> None:
-    """Raise InputError unless only this machine can reach this host."""
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost"
-    if not local:
-        raise InputError(f"{host} can be reached by others, so it needs TLS; truthfl keys server makes certificates.")
-
-
 @contextmanager
 def _served(requests: NodeRequests, listener: socket.socket, files: Certificates | None) -> Iterator[None]:
-    import uvicorn
-
     server = uvicorn.Server(
         uvicorn.Config(
             requests,

@@ -19,11 +19,9 @@ from typing import TypeVar, cast
 
 from flwr.app import Context, Error, Message, RecordDict
 
-from truthfl.certificates import read_root
+from truthfl.certificates import read_root, require_loopback
 from truthfl.errors import InputError, ServiceError, TruthflError
 from truthfl.federation.deployed.invitations import Invitation
-from truthfl.federation.deployed.job_server import require_loopback
-from truthfl.federation.deployed.node_app import client_app
 from truthfl.federation.deployed.node_connection import (
     ConnectedAlreadyError,
     NodeConnection,
@@ -31,7 +29,9 @@ from truthfl.federation.deployed.node_connection import (
     NotLetInError,
     NotReachedError,
 )
-from truthfl.federation.participant.node_settings import Settings
+from truthfl.federation.participant.client_app import client_app as make_client_app
+from truthfl.federation.participant.node_settings import Settings, participant_of, settings_from
+from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.messages import ROUND
 from truthfl.files import append_text
 from truthfl.flower_patches import CLIENT_APP_FAILED, message_bytes, message_from_bytes, set_task_identity
@@ -41,7 +41,14 @@ from truthfl.texts import plain
 
 App = Callable[[Message, Context], Message]
 LOG = "node.log"
-FAILED = "her computer failed to answer; its log says why"
+FAILED = "the participant's computer failed to answer; its log says why"
+
+
+def _participant_of(context: Context) -> Participant:
+    return participant_of(settings_from(context.node_config))
+
+
+client_app = make_client_app(_participant_of)
 
 
 @dataclass(eq=False)

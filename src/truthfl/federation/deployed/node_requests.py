@@ -23,6 +23,8 @@ from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
 from truthfl.errors import InputError, TruthflError
 from truthfl.federation.deployed.mailboxes import Mailboxes, NodeRegistry
 from truthfl.federation.deployed.node_connection import (
@@ -228,7 +230,6 @@ def limited_protocol(connections: OpenConnections) -> type[asyncio.Protocol]:
     Uses its attributes `client` and `cycle` (of the request in progress). If it parses with httptools, which does not
     limit the length of heads, it also uses `on_body`.
     """
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     base: Any = AutoHTTPProtocol
     counts_heads = hasattr(base, "on_body")

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from truthfl.amounts import decimal_places
 from truthfl.contracts.payoff import PlanEconomics, WarnFactors, plan_economics
 from truthfl.files import write_file
 from truthfl.job import ServerSettings
 from truthfl.ledger.canonical import canonical_bytes, digest, read_document
-from truthfl.ledger.evidence import decimal_places
-from truthfl.ledger.terms import Agreement, Offer
+from truthfl.ledger.job_state import OfferNumbers, numbers_of
+from truthfl.ledger.terms import Agreement
 
 FOLDER, QUESTION, ANSWER = "plans", "plan.json", "answer.json"
 POLL_SECONDS = 0.25
@@ -83,23 +84,6 @@ NOT_APPROVED = "the operator did not approve the plan; no offer was made."
 
 
 @dataclass(frozen=True)
-class PlannedOffer:
-    """The main numbers of one client's offer. Money is in the job's currency.
-
-    most   the pay cap; without a cap in the contract, the pay for a perfect model, with a loss of 0
-    worth  what this client's work adds to that of the others; None if the plan does not know it
-    """
-
-    client: str
-    labels: int
-    batch_size: int
-    cost: float
-    expected_pay: float
-    most: float
-    worth: float | None = None
-
-
-@dataclass(frozen=True)
 class PlanSummary:
     """A plan as the operator sees it.
 
@@ -120,7 +104,7 @@ class PlanSummary:
     currency: str
     minor_units: int
     has_cap: bool
-    offers: tuple[PlannedOffer, ...]
+    offers: tuple[OfferNumbers, ...]
     left_out: Mapping[str, str]
     worth: float | None
     untrained_loss: float | None
@@ -198,7 +182,7 @@ def summary_of(
         currency=terms.currency,
         minor_units=terms.minor_units,
         has_cap=offers[0].mechanism.has_cap,
-        offers=tuple(planned_offer(offer, worth) for offer, worth in zip(offers, own, strict=True)),
+        offers=tuple(numbers_of(offer, worth) for offer, worth in zip(offers, own, strict=True)),
         left_out=dict(left_out),
         worth=plan.get("worth_of_all"),
         untrained_loss=plan.get("untrained_loss"),
@@ -211,21 +195,7 @@ def summary_of(
 def summary_from(document: Mapping[str, Any]) -> PlanSummary:
     """The summary in a document of `PlanSummary.document`."""
     lists = {
-        "offers": tuple(PlannedOffer(**offer) for offer in document["offers"]),
+        "offers": tuple(OfferNumbers(**offer) for offer in document["offers"]),
         "warnings": tuple(document["warnings"]),
     }
     return PlanSummary(**{**document, **lists})
-
-
-def planned_offer(offer: Offer, worth: float | None = None) -> PlannedOffer:
-    """The offer in a few numbers; `worth` as in `PlannedOffer`."""
-    most = offer.mechanism.pay_range(0.0, offer.job.expected_loss)[1]
-    return PlannedOffer(
-        client=offer.client.name,
-        labels=offer.client.samples,
-        batch_size=offer.client.batch_size,
-        cost=offer.cost,
-        expected_pay=offer.expected_pay,
-        most=float(most[0]),
-        worth=worth,
-    )

@@ -30,7 +30,6 @@ from truthfl.ledger.commands import (
     ACCEPT,
     END,
     EXTEND,
-    INVITE,
     PAUSE,
     REFUSE,
     REMOVE,
@@ -40,11 +39,11 @@ from truthfl.ledger.commands import (
     CommandState,
     new_command,
     read_time,
-    state_after,
     time_text,
 )
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.job_view import JobView, job_view, unseen_names, waiting_names
+from truthfl.ledger.held_models import unseen_names, waiting_names
+from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.texts import plain
 
@@ -63,7 +62,7 @@ def commanded_state(view: JobView) -> CommandState:
         raise InputError(f"job {view.name} was ended; nothing can be done to it.")
     if view.test is not None:
         raise InputError(f"job {view.name} is trained and tested; nothing can be done to it.")
-    state = state_after(command for _, command in view.valid_commands)
+    state = view.state.commands.state
     if state.ended is not None:
         raise InputError(f"job {view.name} was told to end at {clock_time(state.ended.time)}; that cannot be undone.")
     return state
@@ -182,7 +181,7 @@ def require_held(view: JobView, name: str, kind: str) -> None:
 
 def _known_names(view: JobView) -> list[str]:
     job = {} if view.job is None else view.job.document.get("job", {})
-    invited = [command.fields["name"] for _, command in view.valid_commands if command.kind == INVITE]
+    invited = [name for name, _ in view.state.invitations]
     return list(dict.fromkeys([*job.get("clients", {}).get("name", ()), *view.enrolments, *invited]))
 
 

@@ -5,20 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from truthfl.federation.operator.job_tally import (
-    ACCEPTED,
-    DECLINED,
-    NO_ANSWER,
-    ClientTally,
-    JobTally,
-    LedgerRow,
-    RefusedReply,
-    RoundPoint,
-)
 from truthfl.federation.operator.live_status import (
     AUDITIONING,
     DECIDING,
@@ -32,7 +23,18 @@ from truthfl.federation.operator.live_status import (
     LiveStatus,
     RoundWaits,
 )
+from truthfl.federation.operator.row_words import LedgerRow, ledger_row
 from truthfl.ledger.book import Ledger
+from truthfl.ledger.job_state import (
+    ACCEPTED,
+    DECLINED,
+    NO_ANSWER,
+    ClientState,
+    JobState,
+    PlanNumbers,
+    RefusedReply,
+    RoundPoint,
+)
 from truthfl.texts import plain
 
 
@@ -65,28 +67,6 @@ class MoneyStatus:
 
 
 @dataclass(frozen=True)
-class PlanStatus:
-    """The plan behind the offers in force.
-
-    solo_labels, solo_loss   learning curve: loss of models trained alone, by number of labels; empty without audition
-    labels                   asked of all clients together
-    asked                    (labels, batch size, number of clients): how many clients are asked the same
-    worth_of_all             what all work together is worth to the operator; None if the plan does not say
-    """
-
-    version: int
-    contract: str
-    step_size: float
-    expected_loss: float
-    loss_error: float
-    solo_labels: tuple[float, ...]
-    solo_loss: tuple[float, ...]
-    labels: int
-    asked: tuple[tuple[int, int, int], ...]
-    worth_of_all: float | None
-
-
-@dataclass(frozen=True)
 class RoundTimes:
     """Duration of the rounds since the server started: their number, the total, and the last ones singly."""
 
@@ -95,25 +75,25 @@ class RoundTimes:
     last: tuple[float, ...]
 
 
-def money_of(tally: JobTally) -> MoneyStatus | None:
+def money_of(job: JobState) -> MoneyStatus | None:
     """The job's money; None before there are offers."""
-    terms, open_clients = tally.terms, _open_clients(tally)
+    terms, open_clients = job.terms, _open_clients(job)
     if terms is None:
         return None
     units = terms.minor_units
-    offers = [client.offer for client in open_clients if client.offer is not None]
-    settlements = [client.settled for client in tally.clients.values() if client.settled is not None]
+    offers = [client.numbers for client in open_clients if client.numbers is not None]
+    settlements = [client.settled for client in job.clients.values() if client.settled is not None]
     by_state = dict.fromkeys(("due", "sent", "confirmed", "failed"), 0)
-    for client in tally.clients.values():
+    for client in job.clients.values():
         if client.payment is not None and client.payment["state"] in by_state:
             by_state[client.payment["state"]] += client.payment["amount"]
     return MoneyStatus(
         currency=plain(terms.currency),
         minor_units=units,
-        has_cap=tally.has_cap,
+        has_cap=_has_cap(job.in_force),
         cost=sum(offer.cost for offer in offers),
         expected=sum(offer.expected_pay for offer in offers),
-        committed=sum(one.offer.expected_pay for one in open_clients if one.offer and one.answer == ACCEPTED),
+        committed=sum(one.numbers.expected_pay for one in open_clients if one.numbers and one.answer == ACCEPTED),
         most=sum(offer.most for offer in offers),
         settled=sum(settlements) / units if settlements else None,
         due=by_state["due"] / units,
@@ -123,31 +103,24 @@ def money_of(tally: JobTally) -> MoneyStatus | None:
     )
 
 
-def plan_of(tally: JobTally) -> PlanStatus | None:
+def plan_of(job: JobState) -> PlanNumbers | None:
     """The last plan with its offers; None before there is one."""
-    plan, terms = tally.plan, tally.terms
+    plan, terms = job.plan, job.terms
     if plan is None or terms is None:
         return None
-    pairs = sorted((one.offer.labels, one.offer.batch_size) for one in tally.in_force if one.offer is not None)
-    return PlanStatus(
-        version=plan.version,
+    pairs = sorted((one.numbers.labels, one.numbers.batch_size) for one in job.in_force if one.numbers is not None)
+    return replace(
+        plan,
         contract=plain(terms.contract),
-        step_size=plan.step_size,
-        expected_loss=plan.expected_loss,
-        loss_error=plan.loss_error,
-        solo_labels=plan.solo_labels,
-        solo_loss=plan.solo_loss,
         labels=sum(labels for labels, _ in pairs),
         asked=tuple((*pair, len(list(same))) for pair, same in groupby(pairs)),
-        worth_of_all=plan.worth_of_all,
     )
 
 
-def worth_by_client(tally: JobTally) -> dict[str, float]:
+def worth_by_client(job: JobState) -> dict[str, float]:
     """By name: what the plan measured each client's work to be worth; empty in ledgers that do not say it."""
-    worth = () if tally.plan is None else tally.plan.worth
-    names = [client.name for client in tally.in_force]
-    return dict(zip(names, worth, strict=True)) if len(worth) == len(names) else {}
+    names = [client.name for client in job.in_force]
+    return dict(zip(names, job.worth, strict=True)) if len(job.worth) == len(names) else {}
 
 
 def times_of(live: LiveStatus | None) -> RoundTimes:
@@ -157,9 +130,14 @@ def times_of(live: LiveStatus | None) -> RoundTimes:
     return RoundTimes(live.rounds_timed, live.seconds_in_rounds, tuple(live.round_seconds))
 
 
-def _open_clients(tally: JobTally) -> list[ClientTally]:
+def _open_clients(job: JobState) -> list[ClientState]:
     """The clients whose offers are open or accepted."""
-    return [client for client in tally.in_force if client.answer in (None, ACCEPTED)]
+    return [client for client in job.in_force if client.answer in (None, ACCEPTED)]
+
+
+def _has_cap(clients: Sequence[ClientState]) -> bool:
+    """Whether the contract caps pay; all offers of a job have one contract."""
+    return next((one.offers[one.version].mechanism.has_cap for one in clients if one.numbers is not None), True)
 
 
 @dataclass(frozen=True)
@@ -231,23 +209,23 @@ STATES = (
 )
 
 
-def participants_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> tuple[ParticipantStatus, ...]:
+def participants_of(job: JobState, live: LiveStatus | None, *, running: bool) -> tuple[ParticipantStatus, ...]:
     """All clients of the job, in its order."""
-    worth = worth_by_client(tally)
+    worth = worth_by_client(job)
     seen = {} if live is None else live.clients
     return tuple(
-        _participant(tally, client, seen.get(client.name), worth.get(client.name), running=running)
-        for client in tally.clients.values()
+        _participant(job, client, seen.get(client.name), worth.get(client.name), running=running)
+        for client in job.clients.values()
     )
 
 
 def _participant(
-    tally: JobTally, client: ClientTally, live: LiveClient | None, worth: float | None, *, running: bool
+    job: JobState, client: ClientState, live: LiveClient | None, worth: float | None, *, running: bool
 ) -> ParticipantStatus:
-    asked, delivered = rounds_of(tally, client)
-    offer, audition = client.offer, client.audition
-    units = 1 if tally.terms is None else tally.terms.minor_units
-    state, reason = _state(tally, client)
+    asked, delivered = job.rounds_of(client)
+    offer, audition = client.numbers, client.audition
+    units = 1 if job.terms is None else job.terms.minor_units
+    state, reason = _state(job, client)
     return ParticipantStatus(
         name=plain(client.name),
         state=state,
@@ -262,7 +240,7 @@ def _participant(
         labels_done=_labels_done(client, live, delivered),
         batch_size=None if offer is None else offer.batch_size,
         solo_loss=None if audition is None else audition["solo_loss"],
-        passed=None if audition is None else audition["passed"],
+        passed=client.passed,
         rounds_asked=asked,
         rounds_delivered=delivered,
         refused=client.refused,
@@ -276,29 +254,23 @@ def _participant(
     )
 
 
-def rounds_of(tally: JobTally, client: ClientTally) -> tuple[int, int]:
-    """The number of rounds in which the client was asked for a report, and the number of reports taken."""
-    taking_part = client.version == tally.version and client.takes_part
-    asked = client.asked_listed + (tally.all_asked if taking_part else 0)
-    return asked, max(asked - client.missing, 0)
-
-
-def _labels_done(client: ClientTally, live: LiveClient | None, delivered: int) -> int | None:
+def _labels_done(client: ClientState, live: LiveClient | None, delivered: int) -> int | None:
     """The number that the server was told, or all labels if the client has trained with them."""
-    if client.offer is None:
+    if client.numbers is None:
         return None
     if client.committed or delivered > 0:
-        return client.offer.labels
+        return client.numbers.labels
     return None if live is None else live.labeled
 
 
-def _state(tally: JobTally, client: ClientTally) -> tuple[str, str]:
+def _state(job: JobState, client: ClientState) -> tuple[str, str]:
     """The client's state, and the reason if the state ends their part."""
-    if client.name in tally.commands.removed:
-        return "removed", tally.commands.removed[client.name]
+    removed = job.commands.state.removed
+    if client.name in removed:
+        return "removed", removed[client.name]
     if client.audition is None and client.held is not None:
         return "held", client.held
-    if client.audition is not None and not client.audition["passed"]:
+    if client.audition is not None and not client.passed:
         return "stopped", client.audition["reason"]
     if client.left_out is not None:
         return "left out", client.left_out
@@ -306,23 +278,23 @@ def _state(tally: JobTally, client: ClientTally) -> tuple[str, str]:
         return client.answer, ""
     if client.settled is not None:
         return "settled", ""
-    if client.answer == ACCEPTED and client.version == tally.version:
-        return _working_state(tally, client), ""
-    if client.offer is not None:
+    if client.answer == ACCEPTED and client.version == job.version:
+        return _working_state(job, client), ""
+    if client.version:
         return "offered", ""
-    return ("enrolled" if client.samples is not None else _state_before(tally, client)), ""
+    return ("enrolled" if client.samples is not None else _state_before(job, client)), ""
 
 
-def _state_before(tally: JobTally, client: ClientTally) -> str:
+def _state_before(job: JobState, client: ClientState) -> str:
     """The state of a client who has not enrolled; absent if offers are made without them."""
-    if tally.version:
+    if job.version:
         return ABSENT
     return ADMITTED if client.admitted else AWAITED if client.invited_until is None else INVITED
 
 
-def _working_state(tally: JobTally, client: ClientTally) -> str:
+def _working_state(job: JobState, client: ClientState) -> str:
     """The state of a client with a contract."""
-    if "start" in tally.last_at:
+    if "start" in job.last_at:
         return "training"
     if client.audition is not None:
         return "passed"
@@ -366,7 +338,7 @@ class JobStatus:
     test: dict[str, Any] | None
     without_receipt: tuple[str, ...]
     money: MoneyStatus | None
-    plan: PlanStatus | None
+    plan: PlanNumbers | None
     refused_at: dict[str, int]
     strangers: tuple[RefusedReply, ...]
     connections: tuple[RefusedReply, ...]
@@ -384,66 +356,68 @@ class StatusReader:
 
     def __init__(self, ledger: Ledger, job: str) -> None:
         self.ledger = ledger
-        self.tally = JobTally(job)
+        self.job = JobState(job)
         self._known: tuple[object, JobStatus] | None = None
 
     def read(self, live: LiveStatus | None = None) -> JobStatus:
         """The status now; the same object as before if nothing has changed."""
-        for entry in self.ledger.entries(self.tally.job, after=self.tally.last):
-            self.tally.add(entry)
-        own = live if live is not None and live.job == self.tally.job else None
+        for entry in self.ledger.entries(self.job.name, after=self.job.last):
+            self.job.add(entry)
+        own = live if live is not None and live.job == self.job.name else None
         running = own is not None and own.is_current
-        self.tally.unsigned = self.ledger.unsigned(self.tally.job)
-        seen = (self.tally.last, self.tally.unsigned, running, None if own is None else replace(own, at=""))
+        unsigned = self.ledger.unsigned(self.job.name)
+        seen = (self.job.last, unsigned, running, None if own is None else replace(own, at=""))
         if self._known is None or self._known[0] != seen:
-            self._known = (seen, status_of(self.tally, own, running=running))
+            self._known = (seen, status_of(self.job, own, unsigned, running=running))
         return self._known[1]
 
 
-def status_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> JobStatus:
-    """The status from these entries and the server's live status."""
-    stage, since = recorded_stage(tally)
+def status_of(job: JobState, live: LiveStatus | None, unsigned: int, *, running: bool) -> JobStatus:
+    """The status from the ledger and the server's live status; `unsigned`: rows that the operator did not sign."""
+    stage, since = recorded_stage(job)
     if running and live is not None and stage != OVER:
         stage, since = plain(live.stage), live.stage_since
     running = running and stage != OVER
-    here = live if running else None
+    here, commanded = live if running else None, job.commands.state
+    unknown = sum(client.version > 0 and client.numbers is None for client in job.clients.values())
     return JobStatus(
-        job=plain(tally.job),
+        job=plain(job.name),
         running=running,
         address="" if here is None else plain(here.address),
         stage=stage,
         since=since,
         deadline=None if here is None else here.deadline,
-        paused=(tally.commands.paused if here is None else here.paused) and stage != OVER,
-        ended=None if tally.commands.ended is None else plain(tally.commands.ended.why or "no reason given"),
-        participants=participants_of(tally, live, running=running),
-        rounds=tuple(tally.rounds),
-        rounds_planned=None if tally.terms is None else tally.terms.rounds,
-        reports_missing=tally.reports_missing,
+        paused=(commanded.paused if here is None else here.paused) and stage != OVER,
+        ended=None if commanded.ended is None else plain(commanded.ended.why or "no reason given"),
+        participants=participants_of(job, live, running=running),
+        rounds=tuple(job.points),
+        rounds_planned=None if job.terms is None else job.terms.rounds,
+        reports_missing=job.reports_missing,
         waits=None if here is None or here.waits is None else _plain_waits(here.waits),
         round_times=times_of(live),
-        test=tally.test,
-        without_receipt=tuple(plain(one.name) for one in tally.clients.values() if one.receipt and not one.has_receipt),
-        money=money_of(tally),
-        plan=plan_of(tally),
-        refused_at=dict(tally.refused_at),
-        strangers=tuple(reversed(tally.strangers)),
+        test=job.test,
+        without_receipt=tuple(plain(one.name) for one in job.clients.values() if one.receipt and not one.has_receipt),
+        money=money_of(job),
+        plan=plan_of(job),
+        refused_at=dict(job.refused_at),
+        strangers=tuple(reversed(job.strangers)),
         connections=_refused_connections(live),
-        rows=tuple(reversed(tally.rows)),
-        last_row=tally.last,
-        unreadable_rows=tally.unreadable + tally.unsigned,
+        rows=tuple(ledger_row(entry, job.terms, readable=readable) for entry, readable in reversed(job.rows)),
+        last_row=job.last,
+        unreadable_rows=job.unreadable + unknown + unsigned,
     )
 
 
-def recorded_stage(tally: JobTally) -> tuple[str, str | None]:
+def recorded_stage(job: JobState) -> tuple[str, str | None]:
     """The stage that the ledger's entries have reached, and since when."""
-    in_force, at = tally.in_force, tally.last_at
+    in_force, at = job.in_force, job.last_at
     agreed = bool(in_force) and all(client.answer == ACCEPTED for client in in_force)
-    if tally.commands.ended is not None and not agreed:  # there is nothing to settle
-        return OVER, tally.commands.ended.at
+    ended = job.commands.state.ended
+    if ended is not None and not agreed:  # there is nothing to settle
+        return OVER, ended.at
     if in_force and all(client.receipt for client in in_force):
         return OVER, at["receipt"]
-    if tally.terms is not None and "round" in at and len(tally.rounds) >= tally.terms.rounds:
+    if job.terms is not None and "round" in at and len(job.points) >= job.terms.rounds:
         return TESTING, at["round"]
     for kind, stage in (
         ("ended", TESTING),
@@ -454,7 +428,7 @@ def recorded_stage(tally: JobTally) -> tuple[str, str | None]:
         ("commitment", AUDITIONING),
     ):
         if kind in at:
-            return stage, tally.first_at[kind]
+            return stage, job.first_at[kind]
     if agreed:
         return LABELING, at["answer"]
     if "offer" in at:

@@ -13,6 +13,7 @@ from truthfl.federation.operator.job_status import JobStatus, StatusReader
 from truthfl.federation.operator.kept_jobs import LEDGER_ADDRESS, kept_ledger_address
 from truthfl.federation.operator.live_status import APPROVING, LiveStatus, read_live_status, read_serving
 from truthfl.ledger.book import Ledger, open_for_reading
+from truthfl.ledger.checking import require_contract
 from truthfl.ledger.signing import read_public_line
 
 OWN_LEDGER = "ledger.db"
@@ -32,7 +33,7 @@ class JobWatch:
     @property
     def operator_key(self) -> str:
         """The public key whose commands the job's server obeys; "" before the job has begun."""
-        return self._reader.tally.operator_key
+        return self._reader.job.commands.operator_key
 
     def live(self) -> LiveStatus | None:
         """The server's last live status; None if there is none."""
@@ -58,7 +59,11 @@ def job_watch(folder: Path, ledger_address: str | None = None, job: str | None =
     """
     with open_for_reading(ledger_address or ledger_address_of(folder), operator_of(folder)) as ledger:
         known = job is not None and ledger_address is not None
-        yield JobWatch(folder, ledger, job if job is not None and known else _chosen(ledger, job, folder))
+        name = job if job is not None and known else _chosen(ledger, job, folder)
+        begun = ledger.find(name, "job", "job")
+        if begun is not None:
+            require_contract(begun)
+        yield JobWatch(folder, ledger, name)
 
 
 def operator_of(folder: Path) -> str | None:

@@ -7,10 +7,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from truthfl.contracts.registry import find_mechanism
 from truthfl.federation.protocol.offers import left_out_of
 from truthfl.files import write_file
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.job_view import JobView, lost_in_words, unseen_names, unseen_sentence
+from truthfl.ledger.held_models import unseen_names, unseen_sentence
+from truthfl.ledger.job_view import JobView, lost_in_words
 from truthfl.ledger.settlement import read_settlement
 from truthfl.ledger.terms import Agreement
 from truthfl.reporting.figure import Figure, Panel, Series, figure_csv
@@ -148,7 +150,6 @@ def part_columns(agreement: Agreement) -> list[str]:
 
 def part_words(agreement: Agreement) -> Mapping[str, str]:
     """The parts of pay by name, in words that follow "for"."""
-    from truthfl.contracts.registry import find_mechanism
 
     return find_mechanism(agreement.terms.contract).part_words
 

@@ -9,7 +9,7 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from truthfl.coded_text import coded, english, sentence_of
+from truthfl.coded_text import coded, sentence_of, untranslated
 from truthfl.errors import InputError
 from truthfl.federation.masking.participant import MaskingClient
 from truthfl.federation.participant.participant import Participant, UnlabeledError
@@ -152,7 +152,7 @@ def telling_refusals(participant: Participant) -> Iterator[None]:
     except UnlabeledError:
         raise
     except InputError as error:
-        words, reason = "Your computer refused a message of the operator: {reason}", english(sentence_of(error))
+        words, reason = "Your computer refused a message of the operator: {reason}", untranslated(sentence_of(error))
         sentence = coded("news.refused_message", words, reason=reason)
         participant_folder.put_news(participant.folder, sentence, over=False)
         raise

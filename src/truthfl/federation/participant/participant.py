@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.coded_text import coded, english, sentence_of
+from truthfl.coded_text import coded, sentence_of, untranslated
 from truthfl.errors import InputError
 from truthfl.federation.masking.participant import MaskingClient
 from truthfl.federation.masking.shares import mask_stream
@@ -167,7 +167,7 @@ class Participant(Signatory):
         try:
             task_of(offer.job, self.task)
         except InputError as error:
-            return english(sentence_of(error))
+            return untranslated(sentence_of(error))
         if self.image_shape is not None:
             if offer.job.image_shape != self.image_shape:
                 raise InputError(f"the offer asks for samples of shape {offer.job.image_shape}.")
@@ -176,7 +176,7 @@ class Participant(Signatory):
         try:
             features = self._features(offer)
         except InputError as error:
-            return coded("news.and_mend", "{fault} {mend}", fault=english(sentence_of(error)), mend=mend)
+            return coded("news.and_mend", "{fault} {mend}", fault=untranslated(sentence_of(error)), mend=mend)
         if len(features) < offer.client.samples:
             words = "the offer asks for {asked} samples; your file has {found}. {mend}"
             return coded("news.too_few", words, asked=offer.client.samples, found=len(features), mend=mend)
@@ -227,7 +227,7 @@ class Participant(Signatory):
         try:
             labels = self.labels(offer)
         except InputError as error:  # the participant hears it at once; the server hears that labels are missing
-            participant_folder.put_news(self.folder, english(sentence_of(error)), over=False)
+            participant_folder.put_news(self.folder, untranslated(sentence_of(error)), over=False)
             return False
         return labels is not None and len(labels) >= offer.client.samples
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from truthfl.coded_text import coded, english, from_form, sentence_of
+from truthfl.coded_text import coded, from_form, sentence_of, untranslated
 from truthfl.errors import InputError
 from truthfl.federation.participant.task_data import RecentEntries
 from truthfl.federation.protocol.messages import PAUSED, RESUMED, STOPPED, code_key
@@ -154,7 +154,7 @@ class Signatory:
         try:
             received = received_examples(document.get("examples"), instructions)
         except InputError as error:
-            words, reason = "An offer came that cannot be shown: {reason}", english(sentence_of(error))
+            words, reason = "An offer came that cannot be shown: {reason}", untranslated(sentence_of(error))
             participant_folder.put_news(self.folder, coded("news.offer_refused", words, reason=reason), over=False)
             raise
         for example, content in received.items():

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from flwr.app import Message
 
-from truthfl.coded_text import CodedText, amount, coded, decimal, english
+from truthfl.amounts import amount_text
+from truthfl.coded_text import CodedText, amount, coded, decimal, untranslated
 from truthfl.federation.operator.live_status import AUDITIONING
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.final_model import solo_file, tested_losses
@@ -51,7 +52,6 @@ from truthfl.ledger.evidence import (
     NO_LABELS,
     NOT_OPENED,
     SoloEvidence,
-    amount_text,
     expected_solo_loss,
     highest_passing_loss,
     level_shifts,
@@ -62,7 +62,7 @@ from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import FEWEST_MASKED, Agreement, Offer
 
-AGAIN = "duplicated: it came after another one of hers"
+AGAIN = "duplicated: it came after another one"
 ShowProgress = Callable[[int], None]
 
 
@@ -311,8 +311,8 @@ def _reason(offer: Offer, solo_loss: float | None, level_shift: float, refusal: 
 def _told_reason(offer: Offer, result: Mapping[str, Any]) -> CodedText:
     """The reason of an audition's row, with its form if it has one."""
     if result["solo_loss"] is not None:
-        return english(_reason(offer, result["solo_loss"], result["level_shift"], None))
-    return english(no_model_reason(str(result["reason"])))
+        return untranslated(_reason(offer, result["solo_loss"], result["level_shift"], None))
+    return untranslated(no_model_reason(str(result["reason"])))
 
 
 def _rejection(roster: Roster, client: str, reason: str, which: str) -> Item:

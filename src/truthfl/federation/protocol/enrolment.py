@@ -16,7 +16,7 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from truthfl.coded_text import CodedText, coded, english, sentence_of
+from truthfl.coded_text import CodedText, coded, sentence_of, untranslated
 from truthfl.contracts.setting import number, whole_number
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.operator.commands import tell_newcomer
@@ -385,11 +385,11 @@ class Roster:
 
     def _reject(self, node: int, reason: str, name: str) -> None:
         """Refuse a node, which is registered for the client of this name, or "" for none."""
-        reason = reason if isinstance(reason, CodedText) else english(plain(reason))
+        reason = reason if isinstance(reason, CodedText) else untranslated(plain(reason))
         cause = str(reason.form.get("key", OTHER))
         rejection = {"round": None, "client": None, "node": str(node), "reason": str(reason)}
         self.refusals.note("enrolment", name, cause, rejection)
-        words = "The operator's server does not take you in: {reason}"
+        words = "The operator's server does not admit you: {reason}"
         self.tell([node], coded("news.not_taken", words, reason=reason), over=True)
 
 

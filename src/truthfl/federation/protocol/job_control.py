@@ -13,10 +13,7 @@ from truthfl.ledger.commands import (
     APPROVE,
     DISAPPROVE,
     Command,
-    CommandState,
-    next_fault,
-    read_command,
-    state_after,
+    CommandLog,
     time_text,
     valid_commands,
 )
@@ -46,6 +43,7 @@ class JobControl:
     """The commands to one job. Without a ledger there are none, as in tests of single stages.
 
     tell   called with each command that comes while the server runs
+    log    the commands read so far
     """
 
     def __init__(
@@ -55,35 +53,34 @@ class JobControl:
         operator_key: str = "",
         tell: Callable[[Command], None] = _tell_nobody,
     ) -> None:
-        self.ledger, self.job, self.operator_key, self.tell = ledger, job, operator_key, tell
-        self.state = CommandState()
-        self._commands: list[Command] = []
+        self.ledger, self.job, self.tell = ledger, job, tell
+        self.log = CommandLog(job, operator_key)
         self._last_row, self._next_read = 0, 0.0
         self._read()
 
     @property
     def commands(self) -> tuple[Command, ...]:
         """The commands read so far, in order."""
-        return tuple(self._commands)
+        return tuple(command for _, command in self.log.given)
 
     @property
     def paused(self) -> bool:
-        return self.state.paused
+        return self.log.state.paused
 
     @property
     def ended(self) -> Command | None:
         """The command that ended the job; None if there is none."""
-        return self.state.ended
+        return self.log.state.ended
 
     @property
     def removed(self) -> Mapping[str, str]:
         """By name: why nothing more is asked of the client, as it stands in rejections."""
-        return self.state.removed
+        return self.log.state.removed
 
     @property
     def extended(self) -> Mapping[str, datetime]:
         """By stage: the deadline that the operator set."""
-        return self.state.extended
+        return self.log.state.extended
 
     def poll(self, *, at_once: bool = False) -> list[Command]:
         """Read new commands, tell and return them. Without `at_once`, skip this shortly after the last reading."""
@@ -105,21 +102,16 @@ class JobControl:
         if self.ledger is None:
             return []
         self._next_read = time.monotonic() + SECONDS_BETWEEN_READS
-        new: list[Command] = []
+        known = len(self.log.given)
         for entry in self.ledger.entries(self.job, COMMAND, after=self._last_row):
             self._last_row = entry.sequence
-            last = new[-1] if new else self._commands[-1] if self._commands else None
-            fault = next_fault(entry.document, self.job, self.operator_key, last)
+            fault = self.log.add(entry)
             if fault is None:
-                new.append(read_command(entry.document))
                 continue
             rejection = {"stage": "command", "round": None, "client": None, "node": None}
             reason = f"command {entry.key}: {fault}"
             self.ledger.append(self.job, "rejection", f"command/{entry.key}", rejection | {"reason": reason})
-        if new:
-            self._commands += new
-            self.state = state_after(self._commands)
-        return new
+        return [command for _, command in self.log.given[known:]]
 
 
 FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.05, 2.0, 1.5  # seconds between two questions to the same nodes

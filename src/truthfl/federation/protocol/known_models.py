@@ -50,7 +50,8 @@ from truthfl.ledger.canonical import test_set_digest
 from truthfl.ledger.commands import REFUSE
 from truthfl.ledger.entry import Item
 from truthfl.ledger.evidence import is_too_good, level_shifts
-from truthfl.ledger.job_view import REFUSED, JobView, decision_on, job_view, known_model, waiting_names
+from truthfl.ledger.held_models import REFUSED, decision_on, known_model, waiting_names
+from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.terms import Agreement
 
 
@@ -412,8 +413,8 @@ def unpaid_reasons(view: JobView) -> dict[str, str]:
 def held_news(until: datetime) -> CodedText:
     """The news for a client on whose model the operator decides."""
     words = (
-        "Your model is better than honest ones are once in 10,000 times. The operator looks at it, and may refuse it "
-        "until {time}; otherwise your pay is settled as offered, and paid out once the operator has accepted the model."
+        "Only one honest model in 10,000 is better than yours. The operator looks at it and may refuse it until "
+        "{time}. Otherwise your pay is settled as offered, and paid out once the operator has accepted the model."
     )
     return coded("news.held", words, time=moment(clock_time(until), until.timestamp()))
 

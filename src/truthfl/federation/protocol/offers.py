@@ -16,7 +16,7 @@ from typing import Any
 
 from flwr.app import Message
 
-from truthfl.coded_text import coded, english
+from truthfl.coded_text import coded, untranslated
 from truthfl.contracts.planning import WORTH_LESS
 from truthfl.errors import InputError
 from truthfl.federation.operator.approval import NOT_APPROVED, Approve, PlanSummary, approve_all, summary_of
@@ -103,7 +103,7 @@ class ExampleDelivery:
 def _fault(reply: Message) -> str | None:
     """Why a participant's computer refused the examples; None if it did not, or gave no reason."""
     if reply.has_error():
-        return plain(reply.error.reason or "her computer failed")
+        return plain(reply.error.reason or "the participant's computer failed")
     try:
         reason = reply_in(reply).get("refused")
     except InputError as error:
@@ -241,7 +241,7 @@ def left_out_of(plan: Mapping[str, Any]) -> dict[str, str]:
 def _tell_left_out(roster: Roster, left_out: Mapping[str, str]) -> None:
     for reason in dict.fromkeys(left_out.values()):
         names = [name for name, own in left_out.items() if own == reason]
-        why = WORTH_LESS if reason == WORTH_LESS else english(reason)
+        why = WORTH_LESS if reason == WORTH_LESS else untranslated(reason)
         sentence = coded("news.left_out", "You are not asked this time: {reason}.", reason=why)
         roster.tell(_connected_nodes(roster, names), sentence, over=True)
 

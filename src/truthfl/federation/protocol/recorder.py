@@ -61,11 +61,6 @@ class RefusalRows:
         return counts
 
 
-def new_of_cause(count: int) -> int:
-    """How many refusals a row with this count stands for, beyond the rows before it."""
-    return count - count // 10 if count >= 10 else 1
-
-
 REPEAT = "remove it, and all rounds are repeated from the first with those who delivered them"
 KINDS = ("round", "rejection")  # of a checkpoint's items
 BATCH_SECONDS = 0.25  # the rounds of this time are written together

@@ -217,7 +217,7 @@ def report_or_reason(
     if list(arrays) != list(common):
         return plain(f"its arrays are {', '.join(map(repr, arrays)) or 'none'}")
     if not has_code(code_key, PARTICIPANT, assignment, "" if code_key is None else array_bytes_digest(arrays)):
-        return "not authentic: its code is not made with the key that she agreed on"
+        return "not authentic: its code is not made with the key that was agreed on"
     report: dict[str, AnyArray] = {}
     for name, received in arrays.items():
         array = array_or_reason(received, common[name])
@@ -480,6 +480,8 @@ def collect_reports(
 ) -> list[Rejection]:
     """Ask for reports until all have answered; wait for absent clients until there are enough or time is up.
 
+    Nobody is waited for when all who were not removed are there and are too few to be asked.
+
     offers    of all clients asked in this round
     ready     returns the offers of clients who can be asked now
     messages  the training messages to some of them; to none if there are too few
@@ -511,7 +513,8 @@ def collect_reports(
         for name in waited_for:
             silent.note(name, round_, answered=False)
         away = {offer.client.name for offer in offers} - answered - set(roster.control.removed)
-        if enough(()) or not away or wait.over:
+        too_few = not sent and away <= {offer.client.name for offer in there}
+        if enough(()) or not away or too_few or wait.over:
             wait.ends()
             return rejected
         wait.for_people({name for name in away if name not in roster.node_of} or away)

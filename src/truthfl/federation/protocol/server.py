@@ -15,7 +15,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from truthfl.coded_text import coded, english, sentence_of
+from truthfl.coded_text import coded, sentence_of, untranslated
 from truthfl.contracts.contract import require_collected
 from truthfl.errors import TruthflError
 from truthfl.federation.operator.approval import Approve, approve_all
@@ -320,7 +320,7 @@ def _send_news_on_failure(roster: Roster) -> Iterator[None]:
     try:
         yield
     except TruthflError as error:
-        reason = english(sentence_of(error))
+        reason = untranslated(sentence_of(error))
         sentence = coded("news.server_failed", "The operator's server ended the job: {reason}", reason=reason)
         send_news(roster.grid, roster.node_of.values(), sentence, over=True)
         raise

@@ -34,7 +34,8 @@ from truthfl.learning.data.federations import SimulatedFederation
 from truthfl.learning.people.behaviours import behaviour
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.evidence import expected_solo_loss, highest_passing_loss
-from truthfl.ledger.job_view import JobView, known_model
+from truthfl.ledger.held_models import known_model
+from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import Settled, read_settlement
 from truthfl.ledger.terms import Agreement, Offer
 from truthfl.reporting.report import Paragraph, Report, Section, Table, page

@@ -6,7 +6,7 @@ and the test set.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from math import prod
@@ -128,7 +128,6 @@ def _load(source: str) -> tuple[LabeledImages, LabeledImages | None]:
 
 SPLITS = ("paper", "iid", "dirichlet")
 OWN = "own"
-MODELS = ("softmax", "cnn")
 PICTURE_DIMENSIONS = 3  # of one picture: height, width, channels
 
 
@@ -204,19 +203,31 @@ class ModelChoice:
                     "does not compute it."
                 )
             return OwnSteps(own, task) if task.has_own_steps else own
-        plain: ConvolutionalNetwork | SoftmaxRegression
-        if self.kind == "cnn":
-            if len(shape) != PICTURE_DIMENSIONS:
-                raise InputError('[model] kind is "cnn"; that is for pictures. Other samples are learned by "softmax".')
-            height, width, channels = shape
-            plain = ConvolutionalNetwork(height, width, channels, self.filters, classes, self.penalty)
-        else:
-            plain = SoftmaxRegression(prod(shape), classes, self.penalty)
+        if self.kind not in MODELS:
+            raise InputError(f"the model's kind is {self.kind!r}, and {type(task).__name__} brings no model.")
+        plain = MODELS[self.kind](self, shape, classes)
         return PrivateModel(plain, self.clip, self.noise) if self.clip else plain
 
     def for_samples(self, samples: LabeledSamples, task: Task) -> Model:
         """The model for the shape and classes of these samples."""
         return self.for_shape(samples.features.shape[1:], len(samples.classes), task)
+
+
+def _softmax(choice: ModelChoice, shape: tuple[int, ...], classes: int) -> SoftmaxRegression:
+    return SoftmaxRegression(prod(shape), classes, choice.penalty)
+
+
+def _cnn(choice: ModelChoice, shape: tuple[int, ...], classes: int) -> ConvolutionalNetwork:
+    if len(shape) != PICTURE_DIMENSIONS:
+        raise InputError('[model] kind is "cnn"; that is for pictures. Other samples are learned by "softmax".')
+    height, width, channels = shape
+    return ConvolutionalNetwork(height, width, channels, choice.filters, classes, choice.penalty)
+
+
+MODELS: Mapping[str, Callable[[ModelChoice, tuple[int, ...], int], SoftmaxRegression | ConvolutionalNetwork]] = {
+    "softmax": _softmax,
+    "cnn": _cnn,
+}
 
 
 @dataclass(frozen=True, eq=False)

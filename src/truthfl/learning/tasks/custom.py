@@ -1,29 +1,20 @@
-"""Custom tasks: loaded from a file or an installed module, checked, and with their errors put into one sentence.
-
-A file is read and executed once per process, and its digest is the digest of the executed source. So a process always
-reports the source that it runs.
-"""
+"""Custom tasks: checked, and with their errors put into one sentence."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from hashlib import sha256
-from importlib import import_module
-from inspect import isclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.contracts.setting import number, whole_number
+from truthfl.custom_code import class_named, digest_of_module, failure
 from truthfl.errors import InputError
 from truthfl.learning.data.class_sets import SEPARATOR, joined, joined_from, require_no_separator
 from truthfl.learning.data.samples import LabeledSamples, read_only
@@ -38,7 +29,6 @@ class _Loaded:
 
 
 _LOADED: dict[str, _Loaded] = {}  # by "FILE.py:Class" or "module:Class"
-_SOURCES: dict[str, str] = {}  # by module
 _LOCK = threading.RLock()  # a file may load another task
 
 
@@ -63,27 +53,12 @@ def _loaded(use: str) -> _Loaded:
 
 
 def _load(use: str) -> _Loaded:
-    place, _, name = use.rpartition(":")
-    shown = Path(place).name if place.endswith(".py") else place
-    module = module_of_file(Path(place), name) if place.endswith(".py") else installed_module(place)
-    made = getattr(module, name, None)
-    if not isclass(made):
-        tasks = [one for one, value in vars(module).items() if _is_task_of(module, value)]
-        raise InputError(f"{shown} has no class {name}; it has {', '.join(tasks) if tasks else 'no task'}.")
-    if not issubclass(made, Task):
-        raise InputError(f"{name} is no Task; it must derive from truthfl.simulate.Task.")
+    made: type[Task] = class_named(use, Task, "task")
     _require_methods(made)
     return _Loaded(guarded(made), digest_of_module(sys.modules[made.__module__]))
 
 
-def _is_task_of(module: ModuleType, value: object) -> bool:
-    return isclass(value) and issubclass(value, Task) and value.__module__ == module.__name__
-
-
 def _require_methods(made: type[Task]) -> None:
-    lacking = sorted(made.__abstractmethods__)
-    if lacking:
-        raise InputError(f"{made.__name__} lacks {', '.join(lacking)}.")
     given = [name for name in COMPUTING if callable(getattr(made, name, None))]
     if given and len(given) < len(COMPUTING) and made.model is Task.model:
         lacking = [name for name in COMPUTING if name not in given]
@@ -95,61 +70,8 @@ def _require_methods(made: type[Task]) -> None:
         raise InputError(f"{made.__name__} has {OWN_STEPS} and no model of its own; it must have one, by model.")
 
 
-def module_of_file(path: Path, name: str) -> ModuleType:
-    """The module in this file, which should define `name`; executed once per process."""
-    if not path.is_file():
-        raise InputError(f"{path} does not exist; it must be the file that defines {name}.")
-    known = f"truthfl_task_{sha256(str(path).encode()).hexdigest()[:12]}"
-    if known in sys.modules:
-        return sys.modules[known]
-    spec = importlib.util.spec_from_file_location(known, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-    sys.modules[known] = module
-    try:
-        text = path.read_bytes()
-        _SOURCES[known] = _digest(text)
-        exec(compile(text, str(path), "exec"), module.__dict__)  # not by the loader, whose .pyc may be of another text
-    except (Exception, SystemExit) as error:
-        del sys.modules[known]
-        raise InputError(f"{path.name} cannot be imported ({failure(error)}).") from None
-    return module
-
-
-def installed_module(name: str) -> ModuleType:
-    """The installed module of this name."""
-    try:
-        return import_module(name)
-    except (Exception, SystemExit) as error:
-        raise InputError(f"{name} cannot be imported ({failure(error)}).") from None
-
-
-def digest_of_module(module: ModuleType) -> str:
-    """The SHA-256 digest of the text of the module's file, with line ends as on Linux."""
-    name = module.__name__
-    if name not in _SOURCES:
-        try:
-            _SOURCES[name] = _digest(Path(str(module.__file__)).read_bytes())
-        except OSError:
-            raise InputError(f"the source of {name} cannot be read; it must be a file.") from None
-    return _SOURCES[name]
-
-
-def _digest(text: bytes) -> str:
-    return sha256(text.replace(b"\r\n", b"\n")).hexdigest()
-
-
 CALLED = ("read", "operator_samples", "fit", "features", "shown", "model", "write", "document", OWN_STEPS, *COMPUTING)
 MODEL_METHODS = ("init", "scores", "loss", "accuracy", "predict", "weighted_gradient")
-
-
-def failure(error: BaseException) -> str:
-    """The type of an error and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
 
 
 def guarded(made: type[Task]) -> type[Task]:

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from truthfl.custom_code import in_folder, without_folder
 from truthfl.errors import InputError
 from truthfl.learning.tasks.custom import own_task_class, source_digest
 from truthfl.learning.tasks.task import Task
@@ -69,8 +70,7 @@ class TaskChoice:
 
     def portable(self) -> dict[str, Any]:
         """The document without the folder of the file, for the job's own document."""
-        place, colon, name = self.use.rpartition(":")
-        return self.document() | {"use": f"{Path(place).name if place.endswith('.py') else place}{colon}{name}"}
+        return self.document() | {"use": without_folder(self.use)}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any] | None) -> TaskChoice:
@@ -111,15 +111,12 @@ def task_choice(use: str, settings: Mapping[str, Any], folder: Path = Path()) ->
     if not isinstance(use, str) or (":" not in use and use not in BUILT_IN):
         known = ", ".join(f'"{name}"' for name in BUILT_IN)
         raise InputError(f'use is {use!r}; it must be {known}, "FILE.py:Class" or "module:Class".')
-    place, colon, name = use.rpartition(":")
-    if place.endswith(".py"):
-        use = f"{(folder / place).resolve()}{colon}{name}"
     try:
         stated = {name: value for name, value in settings.items() if not (name == "several_labels" and value is False)}
         text = json.dumps(stated, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError):
         raise InputError("its settings must be texts, finite numbers, true or false, and lists of these.") from None
-    return TaskChoice(use, text)
+    return TaskChoice(in_folder(use, folder), text)
 
 
 def absolute_argument(text: str) -> str:

@@ -13,20 +13,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from hashlib import sha256
-from pathlib import Path
 from threading import Lock, local
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import flwr.serverapp.strategy
 import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
+from truthfl.custom_code import digest_of_module, module_of, without_folder
 from truthfl.errors import InputError
+from truthfl.flower_patches import set_task_identity_if_unset
 from truthfl.learning.models.model import Params
-from truthfl.learning.tasks.custom import digest_of_module, installed_module, module_of_file
 from truthfl.learning.training.aggregation import OPTIMIZERS, Combine, ServerOptimizer
-
-if TYPE_CHECKING:
-    from flwr.serverapp.strategy import Strategy
 
 LIVE = "live:"  # begins the name of a strategy that is an object of this process
 MEANS = ("FedAvg", "FedProx")  # classes whose aggregate is the weighted mean of the models
@@ -49,8 +49,7 @@ def portable(use: str) -> str:
     """The name without the folder of a file, and with the digest of its text, for the job's document."""
     if use.startswith(LIVE):
         return use
-    place, _, name = use.rpartition(":")
-    return f"{Path(place).name if place.endswith('.py') else place}:{name} {digest_of_module(_module(use))}"
+    return f"{without_folder(use)} {digest_of_module(module_of(use))}"
 
 
 def name_of(use: str) -> str:
@@ -87,7 +86,6 @@ class StrategyCombiner:
             return common
         if not (np.isfinite(common).all() and np.isfinite(changes).all()):
             return np.full_like(common, np.nan)
-        from flwr.app import Array, ArrayRecord, ConfigRecord
 
         models = common + changes
         if abs(missing := 1.0 - math.fsum(weight.tolist())) >= LEAST_WEIGHT:
@@ -108,8 +106,6 @@ class StrategyCombiner:
         return np.asarray(arrays[0], dtype=np.float32)
 
     def _replies(self, models: NDArray[np.float32], weight: NDArray[np.float64]) -> Any:
-        from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
-
         arrays_key = getattr(self.strategy, "arrayrecord_key", "arrays")
         weight_key = getattr(self.strategy, "weighted_by_key", "num-examples")
         return [
@@ -157,7 +153,6 @@ class _Metadata:
 
 def _is_exactly(strategy: Strategy, names: Sequence[str]) -> bool:
     """Whether it belongs to one of Flower's classes with these names, not to a derived class."""
-    import flwr.serverapp.strategy
 
     return type(strategy) in [getattr(flwr.serverapp.strategy, name) for name in names]
 
@@ -175,11 +170,8 @@ def _loaded(use: str) -> Strategy:
 
 
 def _load(use: str) -> Strategy:
-    from flwr.serverapp.strategy import Strategy
-
-    place, _, name = use.rpartition(":")
-    shown = Path(place).name if place.endswith(".py") else place
-    found = getattr(_module(use), name, None)
+    shown, _, name = without_folder(use).rpartition(":")
+    found = getattr(module_of(use), name, None)
     if found is None:
         raise InputError(f"{shown} has no {name}.")
     with _quiet_flower():
@@ -194,11 +186,6 @@ def _load(use: str) -> Strategy:
     return found
 
 
-def _module(use: str) -> Any:
-    place, _, name = use.rpartition(":")
-    return module_of_file(Path(place), name) if place.endswith(".py") else installed_module(place)
-
-
 def _require_usable(strategy: Strategy) -> None:
     fraction = getattr(strategy, "fraction_train", 1.0)
     if fraction != 1.0:
@@ -210,7 +197,6 @@ def _require_usable(strategy: Strategy) -> None:
 @contextmanager
 def _quiet_flower() -> Iterator[None]:
     """Quiets Flower, which logs every aggregation. Sets an id; without one, only its own processes make messages."""
-    from truthfl.flower_patches import set_task_identity_if_unset
 
     set_task_identity_if_unset()
     logging.getLogger("flwr").addFilter(_is_heard)  # a filter that is already there is not added again

@@ -1,8 +1,11 @@
-// Requests to the page's server. Each function returns JSON, or throws a RequestError with a message.
+// Requests to the page's server, which return JSON or throw a RequestError with a message; and the words of errors.
 
-import { message, text } from "./text.js";
+import { alarm } from "./dom.js";
+import { message, parts, text } from "./text.js";
 
 const RETRY_MS = 1000;
+const INTERVAL_MS = 1000;
+const TIMEOUT_MS = 1500; // with the interval, a dead server is noticed within three seconds
 
 let csrf = "";
 
@@ -17,6 +20,29 @@ export class RequestError extends Error {
 }
 
 export const NO_RESPONSE = text("common.no_response");
+
+// Ask for a state every second while the page is seen, and at once when it is seen again. Returns a function that asks now.
+// pathOf(): of the state; take(state): called with each; onLost(error): called when none comes
+export function watchServer(pathOf, take, onLost) {
+  let timer = setTimeout(ask, INTERVAL_MS);
+  let asking = false;
+
+  async function ask() {
+    clearTimeout(timer);
+    if (asking || document.visibilityState !== "visible") return;
+    asking = true;
+    const state = await getJson(pathOf(), { signal: AbortSignal.timeout(TIMEOUT_MS) }).catch((error) => {
+      onLost(error);
+      return null;
+    });
+    asking = false;
+    timer = setTimeout(ask, INTERVAL_MS);
+    if (state !== null) take(state);
+  }
+
+  document.addEventListener("visibilitychange", ask);
+  return ask;
+}
 
 // options: of fetch, such as a signal that ends it
 export async function getJson(path, options = {}) {
@@ -65,4 +91,15 @@ export async function errorOf(response) {
 async function read(response) {
   if (response.ok) return response.json();
   throw await errorOf(response);
+}
+
+// Show the words of a failed request.
+export function showError(error) {
+  alarm(errorWords(error));
+}
+
+// Texts and elements.
+export function errorWords(error) {
+  if (error.form) return parts(error.form);
+  return [error instanceof RequestError ? error.message : NO_RESPONSE];
 }

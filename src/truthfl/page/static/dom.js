@@ -1,6 +1,8 @@
-// Creation of elements without HTML strings, so that no text from a file or an offer is parsed as HTML.
+// Elements of a page, made without HTML strings, so that no text from a file or an offer is parsed as HTML; and buttons.
 
 const SVG = "http://www.w3.org/2000/svg";
+
+let busy = false; // whether an action is running
 
 export function byId(id) {
   return document.getElementById(id);
@@ -36,4 +38,25 @@ export function alarm(message) {
   const element = byId("alarm");
   element.replaceChildren(...[message].flat());
   element.hidden = message === "";
+}
+
+// Call act on a click. A button that was clicked or tapped loses the focus: the space key would press it again.
+export function onPress(button, act) {
+  button.addEventListener("click", (event) => {
+    if (event.detail > 0) button.blur();
+    act();
+  });
+}
+
+// Run an action unless another one is running; return whether it ran. What is asked for meanwhile, by a key or a button, is
+// ignored.
+export async function unlessBusy(act) {
+  if (busy) return false;
+  busy = true;
+  try {
+    await act();
+    return true;
+  } finally {
+    busy = false;
+  }
 }

@@ -1,8 +1,7 @@
 // What the classes mean, as the operator says it: in a dialog while labeling, and on the offer before it is answered.
 
-import { getJson } from "./api.js";
+import { getJson, showError } from "./api.js";
 import { byId, make } from "./dom.js";
-import { showError } from "./error_message.js";
 import { text } from "./text.js";
 
 // Fill the section of the offer; it stays hidden if nothing is said about the classes.

@@ -1,26 +1,17 @@
 // Labeling, one sample at a time; the next one is shown when the decision about this one is on the disk.
 
-import { RequestError, getJson } from "./api.js";
-import { Choices } from "./choices.js";
-import { classPicker, isShortcut, onPress } from "./classes.js";
-import { Decisions } from "./decisions.js";
-import { alarm, byId, make } from "./dom.js";
-import { showError } from "./error_message.js";
+import { RequestError, getJson, showError } from "./api.js";
+import { classPicker } from "./classes.js";
+import { Decisions, onBroadcastDecision } from "./decisions.js";
+import { alarm, byId, make, onPress, unlessBusy } from "./dom.js";
 import { money } from "./format.js";
-import { fillHelp } from "./help_dialog.js";
 import { openInstructions, prepareDialog } from "./instructions.js";
-import { isLabeled, namesOf } from "./label_value.js";
-import { LastDecision } from "./last_decision.js";
-import { lookAction, zoomStep } from "./look_keys.js";
-import { unlessBusy } from "./one_at_a_time.js";
-import { Pace } from "./pace.js";
-import { Queue } from "./queue.js";
-import { Stage, UnreadableError } from "./stage.js";
-import { onBroadcastDecision } from "./tabs.js";
+import { watchDocuments } from "./job_news.js";
+import { fillHelp, isShortcut, lookAction, zoomStep } from "./keys.js";
+import { Choices, Queue, isLabeled, namesOf } from "./labels.js";
+import { LastDecision, Pace, listUnreadable, tellOtherClasses } from "./progress.js";
+import { Stage, UnreadableError, Zoom } from "./stage.js";
 import { text } from "./text.js";
-import { watchDocuments } from "./new_documents.js";
-import { listUnreadable, tellOtherClasses } from "./work_notes.js";
-import { Zoom } from "./zoom.js";
 
 const AHEAD = 4; // samples that are loaded in advance
 

@@ -1,16 +1,13 @@
 // The offer: work, pay, costs, other behaviours compared with honest work, and the participant's answer.
 
-import { getJson, postJson } from "./api.js";
-import { auditionShort, auditionWords, hardSamples, offerPlotWords, payLines } from "./audition.js";
+import { errorWords, getJson, postJson, showError } from "./api.js";
 import { alarm, byId, make, pairs } from "./dom.js";
-import { errorWords, showError } from "./error_message.js";
 import { loss, money, number } from "./format.js";
 import { showInstructions } from "./instructions.js";
-import { moneyBounds, moneyFacts, paymentWords, timeWords } from "./money_words.js";
-import { plot } from "./plot.js";
-import { showSmallPrint } from "./small_print.js";
+import { watchDocuments } from "./job_news.js";
+import { payPlot } from "./pay_plot.js";
+import { auditionShort, auditionWords, hardSamples, moneyBounds, moneyFacts, offerPlotWords, payLines, paymentWords, showSmallPrint, timeWords } from "./pay_words.js";
 import { chance, fill, hasText, message, samples, text } from "./text.js";
-import { watchDocuments } from "./new_documents.js";
 
 let view = null; // the server's response: the offer and the values computed from it
 let lastRequest = 0; // responses to earlier requests are not shown
@@ -82,7 +79,7 @@ function showPay(view) {
   byId("pay-words").replaceChildren(...explanation.map(explanationParagraph));
   pairs(byId("pay-figures"), audition === null ? payFigures(offer, spread) : payLines(view));
   const words = audition === null ? plotWords(offer, spread) : offerPlotWords(view);
-  plot(byId("plot"), { ...view.plot, words });
+  payPlot(byId("plot"), { ...view.plot, words });
   byId("plot-words").textContent = `${words} ${text(audition === null ? "offer.plot_range" : "offer.plot_range_audition")}`;
 }
 

@@ -1,13 +1,12 @@
 // The receipt: pay, its calculation, and a check of the whole receipt on this machine.
 
-import { getJson } from "./api.js";
-import { jointWords, paidParts, receiptPlotWords, resultWords, roundsDelivered } from "./audition.js";
+import { errorWords, getJson, showError } from "./api.js";
 import { alarm, byId, make, pairs } from "./dom.js";
-import { errorWords, showError } from "./error_message.js";
-import { loss, money, number, percent, whole } from "./format.js";
-import { plot } from "./plot.js";
-import { fill, hasText, parts, text } from "./text.js";
-import { watchDocuments } from "./new_documents.js";
+import { loss, money, percent, whole } from "./format.js";
+import { watchDocuments } from "./job_news.js";
+import { payPlot } from "./pay_plot.js";
+import { jointWords, paidParts, receiptPlotWords, resultWords, roundsDelivered } from "./pay_words.js";
+import { fill, message, parts, text } from "./text.js";
 
 let hasAudition = false;
 
@@ -33,10 +32,6 @@ function showFault(key, reason) {
   alarm(fill(key, { reason }));
 }
 
-function english(words) {
-  return make("span", { lang: "en" }, words);
-}
-
 function showPay(view) {
   const { offer, settlement, audition } = view;
   byId("title").textContent = text("receipt.title", { name: offer.client });
@@ -60,22 +55,20 @@ function showCalculation(view) {
   byId("sum").replaceChildren(...calculation.flatMap((step, i) => {
     const last = i === calculation.length - 1;
     const numbers = step.numbers.map(term).join(" ");
-    const key = `calculation.${offer.contract}.${step.name}`;
     return [
-      make("p", { class: "words" }, hasText(key) ? text(key) : english(step.formula), last ? `, ${rounded}` : ""),
+      make("p", { class: "words" }, ...parts(step.formula), last ? `, ${rounded}` : ""),
       make("p", { class: "line" }, numbers === "" ? "" : `${numbers} = `, make("b", {}, last ? money(view.paid, offer) : term(step.result))),
     ];
   }));
   const words = view.audition !== null ? receiptPlotWords(view)
     : text("receipt.plot_words", { pay: money(view.expected_pay, offer), loss: loss(view.loss) });
-  plot(byId("plot"), { ...view.plot, words });
+  payPlot(byId("plot"), { ...view.plot, words });
   byId("plot-words").textContent = words;
 }
 
-// A number or an operator of the calculation.
+// A number, an operator or words of the calculation.
 function term(one) {
-  if (one === "no model") return text("calculation.no_model");
-  return typeof one === "string" ? one : number(one.number, one.places);
+  return typeof one === "string" ? one : message(one);
 }
 
 function showSmallPrint({ offer, offer_hash: hash, test, proved_entries: proved, common_hash: common, operator }) {

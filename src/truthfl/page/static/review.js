@@ -1,21 +1,64 @@
 // Review: a grid of all samples with the same label, in which labels can be changed, of one or of many at once.
 
-import { getJson } from "./api.js";
-import { swatch } from "./class_colours.js";
-import { classPicker, isShortcut, onPress } from "./classes.js";
-import { Decisions } from "./decisions.js";
-import { byId, make } from "./dom.js";
-import { showError } from "./error_message.js";
-import { whole } from "./format.js";
-import { isLabeled, namesOf, numbersOf, toggled } from "./label_value.js";
-import { LargeView } from "./large_view.js";
-import { watchDocuments } from "./new_documents.js";
-import { unlessBusy } from "./one_at_a_time.js";
-import { Queue } from "./queue.js";
-import { ReviewGrid } from "./review_grid.js";
-import { SecondLook } from "./second_look.js";
-import { onBroadcastDecision } from "./tabs.js";
+import { getJson, showError } from "./api.js";
+import { classPicker, swatch } from "./classes.js";
+import { Decisions, onBroadcastDecision } from "./decisions.js";
+import { byId, make, onPress, unlessBusy } from "./dom.js";
+import { percent, whole } from "./format.js";
+import { watchDocuments } from "./job_news.js";
+import { isShortcut } from "./keys.js";
+import { Queue, isLabeled, namesOf, numbersOf, toggled } from "./labels.js";
+import { LargeView, ReviewGrid } from "./review_views.js";
 import { samples, text } from "./text.js";
+
+// Labels that the participant's own model doubts: it runs on their computer, and the page's server asks it.
+class SecondLook {
+  constructor(state, queue) {
+    Object.assign(this, { state, queue });
+    this.doubts = new Map(); // {label, predicted, chance} by position, the most doubtful first
+    this.handedIn = false;
+  }
+
+  // Ask the server; whether there is a model.
+  async load() {
+    const answer = await getJson("api/second_look").catch(() => ({ doubts: null }));
+    this.handedIn = answer.handed_in === true;
+    this.doubts = new Map((answer.doubts ?? []).map(({ position, ...doubt }) => [position, doubt]));
+    return answer.doubts !== null;
+  }
+
+  // Positions of the samples whose label is still the one that is doubted.
+  positions() {
+    return [...this.doubts.keys()].filter((at) => this.has(at));
+  }
+
+  has(at) {
+    return this.doubts.has(at) && this.doubts.get(at).label === this.queue.labels[at];
+  }
+
+  // On a small view.
+  note(at) {
+    if (!this.has(at)) return "";
+    const { label, predicted } = this.doubts.get(at);
+    return text("review.doubt_note", { name: this.nameOf(label), other: this.nameOf(predicted) });
+  }
+
+  // In a sentence.
+  about(at) {
+    if (!this.has(at)) return "";
+    const { label, predicted, chance } = this.doubts.get(at);
+    return text("review.doubt", { name: this.nameOf(label), other: this.nameOf(predicted), chance: percent(chance, 0) });
+  }
+
+  // What the group is, and what changes now do not change.
+  explanation() {
+    return this.handedIn ? `${text("review.doubts")} ${text("review.handed_in")}` : text("review.doubts");
+  }
+
+  nameOf(number) {
+    return this.state.classes[number].name;
+  }
+}
 
 const state = await getJson("api/work").catch((error) => {
   showError(error);

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from truthfl.files import write_file
-from truthfl.reporting.plots import INK, STYLES, page_svg, pictures, plot_settings
+from truthfl.reporting.plots import INK, STYLES, canvas_for, page_svg, pictures
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
 from truthfl.studies.size.findings import RuleFinding, SizeFinding
 from truthfl.studies.size.study import LAWS, LCEME_SPREAD, WORTH, SizeStudy
@@ -28,12 +28,8 @@ CLIENTS_LABEL = "clients, with the same labels in all"
 
 def drawn(study: SizeStudy, ink: str, *, narrow: bool = False) -> Canvas:
     """The picture: four panels, stacked for a narrow screen."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure as Canvas
-
     shape, size = ((4, 1), (5.2, 16.0)) if narrow else ((2, 2), (10.4, 8.6))
-    with mpl.rc_context(plot_settings(ink)):
-        canvas = Canvas(figsize=size, layout="constrained")
+    with canvas_for(ink, *size) as canvas:
         worth, spread, pay, gain = np.ravel(canvas.subplots(*shape))
         _draw_worth(worth, study)
         _draw_spread(spread, study)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from truthfl.adversary.strategy import KINDS, LiePoint
 from truthfl.files import write_file
-from truthfl.reporting.plots import INK, page_svg, pictures, plot_settings, styles
+from truthfl.reporting.plots import INK, canvas_for, page_svg, pictures, styles
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
 from truthfl.studies.verify.job_verification import JobVerification
 from truthfl.studies.verify.verdicts import Verdict, best_in_hindsight, measured_lie, summary_rows
@@ -123,12 +123,7 @@ def coalition_sentence(verdict: Verdict) -> str:
 
 def drawn(verdicts: Sequence[Verdict], ink: str, *, narrow: bool = False) -> Canvas:
     """The picture: one line per rule, one mark with its interval per kind of lie."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure as Canvas
-
-    width = 5.2 if narrow else 8.0  # inches; narrow for small screens
-    with mpl.rc_context(plot_settings(ink)):
-        canvas = Canvas(figsize=(width, 1.9 + 0.9 * len(verdicts)), layout="constrained")
+    with canvas_for(ink, 5.2 if narrow else 8.0, 1.9 + 0.9 * len(verdicts)) as canvas:  # narrow for small screens
         _draw(canvas.add_subplot(), verdicts, ink)
         canvas.legend(loc="outside upper center", ncols=3 if narrow else 4, frameon=False, fontsize="small")
     return canvas
