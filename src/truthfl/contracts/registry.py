@@ -1,7 +1,7 @@
-"""The registry of mechanisms by kind.
+"""The registry of contracts by kind.
 
-Other mechanisms are registered with `register`, or by an installed package under the entry point group
-`truthfl.mechanisms`. Offers contain a kind and never code.
+Other contracts are registered with `register`, or by an installed package under the entry point group
+`truthfl.contracts`. Offers contain a kind and never code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from truthfl.contracts.contract import Contract
 from truthfl.contracts.lceme.contract import LCEME
 from truthfl.errors import InputError
 
-ENTRY_POINTS = "truthfl.mechanisms"
+ENTRY_POINTS = "truthfl.contracts"
 _BUILT_IN: tuple[type[Contract], ...] = (
     Audition,
     LCEME,
@@ -24,34 +24,34 @@ _BUILT_IN: tuple[type[Contract], ...] = (
     LeaveOneOutPay,
     ShapleySharePay,
 )
-_REGISTERED: dict[str, type[Contract]] = {mechanism.kind: mechanism for mechanism in _BUILT_IN}
+_REGISTERED: dict[str, type[Contract]] = {contract.kind: contract for contract in _BUILT_IN}
 
 Kind = TypeVar("Kind", bound=type[Contract])
 
 
-def register(mechanism: Kind) -> Kind:
-    """Register a mechanism under its kind; usable as a decorator."""
-    registered = _REGISTERED.setdefault(mechanism.kind, mechanism)
-    if registered is not mechanism:
-        raise InputError(f"a mechanism {mechanism.kind!r} is registered already; choose another kind.")
-    return mechanism
+def register(contract: Kind) -> Kind:
+    """Register a contract under its kind; usable as a decorator."""
+    registered = _REGISTERED.setdefault(contract.kind, contract)
+    if registered is not contract:
+        raise InputError(f"a contract {contract.kind!r} is registered already; choose another kind.")
+    return contract
 
 
 def unregister(kind: str) -> None:
-    """Remove a mechanism from the registry."""
+    """Remove a contract from the registry."""
     _REGISTERED.pop(kind, None)
 
 
-def find_mechanism(kind: str) -> type[Contract]:
-    """The mechanism of this kind."""
+def find_contract(kind: str) -> type[Contract]:
+    """The contract of this kind."""
     if kind not in _REGISTERED:
         for point in entry_points(group=ENTRY_POINTS, name=kind):
             register(point.load())
     if kind not in _REGISTERED:
-        raise InputError(f"there is no contract of kind {kind!r}; it must be one of: {', '.join(mechanism_kinds())}.")
+        raise InputError(f"there is no contract of kind {kind!r}; it must be one of: {', '.join(contract_kinds())}.")
     return _REGISTERED[kind]
 
 
-def mechanism_kinds() -> list[str]:
+def contract_kinds() -> list[str]:
     """All kinds that are registered or available by entry points."""
     return [*_REGISTERED, *(name for name in entry_points(group=ENTRY_POINTS).names if name not in _REGISTERED)]

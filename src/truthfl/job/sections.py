@@ -18,7 +18,7 @@ from truthfl.contracts.contract import Contract, CostDistribution, Prices, requi
 from truthfl.contracts.lceme.private_costs import VirtualCost
 from truthfl.contracts.loss_model import paper_bound, sound_bound
 from truthfl.contracts.payoff import WarnFactors
-from truthfl.contracts.registry import find_mechanism
+from truthfl.contracts.registry import find_contract
 from truthfl.contracts.setting import FloatArray, client_array, client_whole_numbers, names, number, whole_number
 from truthfl.errors import InputError
 from truthfl.instructions import SECONDS_A_LABEL
@@ -406,15 +406,15 @@ class ServerSettings(TimeLimits, MoneySettings, WarnFactors, Prices):
 
 @dataclass(frozen=True)
 class ContractChoice:
-    """The fields of section [contract]: the kind of a registered mechanism."""
+    """The fields of section [contract]: the kind of a registered contract."""
 
     kind: str = CONSTANTS_CONTRACT
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str):
             raise InputError(f"kind is {self.kind!r}; it must be a text.")
-        find_mechanism(self.kind)
+        find_contract(self.kind)
 
-    @property
-    def mechanism(self) -> type[Contract]:
-        return find_mechanism(self.kind)
+    def load(self) -> type[Contract]:
+        """The class of this kind."""
+        return find_contract(self.kind)

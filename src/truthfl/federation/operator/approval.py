@@ -197,7 +197,7 @@ def summary_of(
         contract=terms.contract,
         currency=terms.currency,
         minor_units=terms.minor_units,
-        has_cap=offers[0].mechanism.has_cap,
+        has_cap=offers[0].contract.has_cap,
         offers=tuple(planned_offer(offer, worth) for offer, worth in zip(offers, own, strict=True)),
         left_out=dict(left_out),
         worth=plan.get("worth_of_all"),
@@ -219,7 +219,7 @@ def summary_from(document: Mapping[str, Any]) -> PlanSummary:
 
 def planned_offer(offer: Offer, worth: float | None = None) -> PlannedOffer:
     """The offer in a few numbers; `worth` as in `PlannedOffer`."""
-    most = offer.mechanism.pay_range(0.0, offer.job.expected_loss)[1]
+    most = offer.contract.pay_range(0.0, offer.job.expected_loss)[1]
     return PlannedOffer(
         client=offer.client.name,
         labels=offer.client.samples,

@@ -332,7 +332,7 @@ class JobTally:
         offer = offer_from(document)
         self.terms = self.terms or offer.job
         self.version = max(self.version, offer.job.version)
-        self.has_cap = offer.mechanism.has_cap
+        self.has_cap = offer.contract.has_cap
         client = self.client(offer.client.name)
         client.offer, client.version, client.index = planned_offer(offer), offer.job.version, offer.client.index
         client.answer = client.left_out = None

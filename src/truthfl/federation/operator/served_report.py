@@ -148,9 +148,9 @@ def part_columns(agreement: Agreement) -> list[str]:
 
 def part_words(agreement: Agreement) -> Mapping[str, str]:
     """The parts of pay by name, in words that follow "for"."""
-    from truthfl.contracts.registry import find_mechanism
+    from truthfl.contracts.registry import find_contract
 
-    return find_mechanism(agreement.terms.contract).part_words
+    return find_contract(agreement.terms.contract).part_words
 
 
 def _times(view: JobView) -> str:
