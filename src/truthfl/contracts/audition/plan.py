@@ -156,14 +156,14 @@ class _Choices:
             sampling=measured.sampling,
         )
 
-    def at(self, stake: float) -> _Choice:
-        """What is asked, and its pay, if a unit of loss were worth `stake` of what it is worth."""
+    def at(self, value_share: float) -> _Choice:
+        """What is asked, and its pay, if a unit of loss were worth this share of what it is worth."""
         measured, task = self.inputs.measured, self.task
-        labels = best_labels(task, stake)
+        labels = best_labels(task, value_share)
         total = float(labels.sum())
         label_cost, _, price, sampling = self.terms.arrays
         batches, unproven = best_batches(
-            stake=stake * self.inputs.loss_value,
+            loss_value=value_share * self.inputs.loss_value,
             sampling=sampling,
             price=price,
             margin_rate=task.margin_deviations * measured.loss_error,
@@ -187,20 +187,20 @@ def plan_audition(inputs: AuditionInputs) -> AuditionPlan:
     )
 
 
-def plan_as(mechanism: type[Audition], inputs: AuditionInputs) -> AuditionPlan:
+def plan_as(contract_type: type[Audition], inputs: AuditionInputs) -> AuditionPlan:
     """The plan of a contract that may be custom: it may ask for other labels and batches, and has other terms."""
     usual = plan_audition(inputs)
-    if mechanism is Audition:
+    if contract_type is Audition:
         return usual
-    contract = mechanism.choose(inputs)
+    contract = contract_type.choose(inputs)
     labels, most = np.asarray(contract.labels, dtype=float), inputs.clients.dataset_size
     if (
         labels.shape != usual.labels.shape
         or not ((labels >= 1) & (labels == np.floor(labels)) & (labels <= most)).all()
     ):
         raise InputError(
-            f"mechanism {mechanism.kind!r} plans labels that are not one whole number for each of {len(most)} clients, "
-            "from 1 to their samples."
+            f"the contract {contract_type.kind!r} plans labels that are not one whole number for each of {len(most)} "
+            "clients, from 1 to their samples."
         )
     return AuditionPlan(contract, labels, np.zeros_like(usual.unproven))
 
@@ -392,7 +392,7 @@ NEWTON_STEPS = 3  # to about 1e-11 of the batch
 
 def best_batches(
     *,
-    stake: float,
+    loss_value: float,
     sampling: FloatArray,
     price: FloatArray,
     margin_rate: float,
@@ -403,7 +403,7 @@ def best_batches(
 ) -> tuple[FloatArray, np.ndarray]:
     """Whole batch sizes D'_i from 1 to n'_i, and a mask of clients who would gain more than tolerated by not computing.
 
-    stake        κ
+    loss_value   κ
     sampling     v_i
     price        T q_i c_p
     margin_rate  z σ: the margin per unit of the joint slope
@@ -418,7 +418,7 @@ def best_batches(
     """
     visible = sampling > 0
     v = np.where(visible, sampling, 1.0)
-    stakes, margins = stake * v, margin_rate * price
+    stakes, margins = loss_value * v, margin_rate * price
 
     def cost(batch: FloatArray, at: np.ndarray | slice = slice(None)) -> FloatArray:
         return np.asarray(stakes[at] / batch + price[at] * batch + margins[at] * np.square(batch) / v[at])

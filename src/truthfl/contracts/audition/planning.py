@@ -54,7 +54,7 @@ MOST_CHANGE = 1.2  # the pilot is repeated until no final number of labels diffe
 MOST_PILOTS = 5
 
 
-def plan_on_pilot(mechanism: type[Audition], side_and_design: PilotSide, people: People, prices: Prices) -> Plan:
+def plan_on_pilot(contract_type: type[Audition], side_and_design: PilotSide, people: People, prices: Prices) -> Plan:
     """Plan the job; the design is that of the second pilot."""
     side, tune_step, design = side_and_design.server, side_and_design.tune_step, side_and_design.design
     sizes, name = people.dataset_size, people.name
@@ -103,18 +103,18 @@ def plan_on_pilot(mechanism: type[Audition], side_and_design: PilotSide, people:
     everybody = np.arange(len(sizes))
     first = inputs(everybody, solo)
     asked = _asked_clients(first)
-    labels = plan_as(mechanism, inputs(asked, solo)).labels
+    labels = plan_as(contract_type, inputs(asked, solo)).labels
     around = numbers_around(int(np.median(labels)), int(numbers[-1]))
     refined = refine_solo_curve(pilot_clients, around, recipe, solo)
     try:
-        labels = plan_as(mechanism, inputs(asked, refined)).labels
+        labels = plan_as(contract_type, inputs(asked, refined)).labels
         solo = refined
     except InfeasibleError:  # usable by a few pilot clients, not by all: keep the whole curve
-        labels = plan_as(mechanism, inputs(asked, solo)).labels
+        labels = plan_as(contract_type, inputs(asked, solo)).labels
     for pilots in range(MOST_PILOTS):
         here = _restricted(tuned, sizes, asked, labels)
         known = inputs(asked, solo)
-        result = _planned_at(here, mechanism, known, labels, prices, tune_step, design)
+        result = _planned_at(here, contract_type, known, labels, prices, tune_step, design)
         final = result[0].labels
         if max(float((final / labels).max()), float((labels / final).max())) <= MOST_CHANGE:
             break
@@ -224,7 +224,7 @@ def _restricted(side: ServerSide, sizes: IntArray, asked: IntArray, labels: Floa
 
 def _planned_at(
     side: ServerSide,
-    mechanism: type[Audition],
+    contract_type: type[Audition],
     inputs: AuditionInputs,
     labels: FloatArray,
     prices: Prices,
@@ -233,7 +233,7 @@ def _planned_at(
 ) -> tuple[AuditionPlan, PilotMeasurement, AuditionInputs, float, float]:
     """The plan from two pilots with these labels: at a usual batch size, then at the one chosen by the first pilot."""
     first = measure_pilot(side, FIRST_DESIGN, tune_step=tune_step)
-    planned = _planned_from(side, mechanism, inputs, labels, prices, first, last=False)
+    planned = _planned_from(side, contract_type, inputs, labels, prices, first, last=False)
     typical = int(np.median(planned[0].contract.batch_size))
     smallest = int(labels.min())
     sizes = sorted({max(1, typical // 2), typical, *(min(factor * typical, smallest) for factor in (2, 4))})
@@ -241,12 +241,12 @@ def _planned_at(
         sizes.append(sizes[-1] + 1)
     second = replace(design or SECOND_DESIGN, batch_sizes=tuple(sizes), lie_batch_size=max(typical, 2))
     pilot = measure_pilot(side, second, tune_step=tune_step)
-    return _planned_from(side, mechanism, inputs, labels, prices, pilot, last=True)
+    return _planned_from(side, contract_type, inputs, labels, prices, pilot, last=True)
 
 
 def _planned_from(
     side: ServerSide,
-    mechanism: type[Audition],
+    contract_type: type[Audition],
     inputs: AuditionInputs,
     labels: FloatArray,
     prices: Prices,
@@ -261,7 +261,7 @@ def _planned_from(
     sampling = model.sampling if visible else np.zeros(len(labels))
     trained = replace(side, pilot=replace(side.pilot, training=pilot.training))
     measured = replace(known, sampling=sampling, absence=np.full(len(labels), np.inf), loss_error=GUESSED_ERROR)
-    guessed = plan_as(mechanism, replace(inputs, training=pilot.training, measured=measured))
+    guessed = plan_as(contract_type, replace(inputs, training=pilot.training, measured=measured))
     if not last:
         return guessed, pilot, inputs, GUESSED_ERROR, 0.0
     guess = guessed.contract.batch_size
@@ -276,7 +276,7 @@ def _planned_from(
         presence_curve=max(measure_presence_curve(trained, guess), known.joint_curve),
     )
     final = replace(inputs, training=pilot.training, measured=measured)
-    return plan_as(mechanism, final), pilot, final, error, variance
+    return plan_as(contract_type, final), pilot, final, error, variance
 
 
 def _level_and_error(

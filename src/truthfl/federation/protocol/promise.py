@@ -53,7 +53,7 @@ class Promise:
     """A contract with clients and the loss model it was computed from.
 
     clients     with their names, weights, costs and sizes
-    contract    the mechanism that pays them
+    contract    what pays them
     loss_error  the standard deviation of the loss around the expected loss of honest work
     lies        for each client the lies that were found best, if any were searched; lies_tried: how many were tried
     report_bounds, aggregation, masked, loss_by_rounds   see `JobTerms`

@@ -146,7 +146,7 @@ def plan_of(job: DataJob, stored: Result) -> DrawnPlan:
     model |= {name: float(value) for name, value in model.items() if value.ndim == 0}
     terms = {name[len("term_") :]: values for name, values in stored.items() if name.startswith("term_")}
     participation = tuple(people.participation.tolist())
-    contract = job.contract.mechanism(batch_size=stored["batch_size"], **terms)  # type: ignore[call-arg]
+    contract = job.contract.load()(batch_size=stored["batch_size"], **terms)  # type: ignore[call-arg]
     of_all, solo = None, None
     if "labels" in stored:
         numbers = np.zeros(len(people), dtype=int)
