@@ -236,7 +236,7 @@ def too_good(folder: Path, attack: str) -> Outcome:
     pay = {name: one["pay"] for name, one in settled.items()}
     assert view.agreement is not None
     cap = next(
-        float(one.mechanism.terms()["label_cap"][0]) for one in view.agreement.offers if one.client.name == names[-1]
+        float(one.contract.terms()["label_cap"][0]) for one in view.agreement.offers if one.client.name == names[-1]
     )
     done = truthfl("ledger", "export", "served/ledger.db", folder=folder)
     unseen = names[-1] not in done.stdout and f"Nobody decided on the solo model of {names[-1]}" in done.stderr

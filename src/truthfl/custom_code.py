@@ -10,7 +10,7 @@ import importlib.util
 import sys
 from hashlib import sha256
 from importlib import import_module
-from inspect import isabstract, isclass
+from inspect import isclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,9 +45,9 @@ def class_named(use: str, base: type, what: str) -> Any:
         raise InputError(f"{_place(use)} has no class {name}; it has {there}.")
     if not issubclass(made, base):
         raise InputError(f"{name} is no {base.__name__}; it must derive from {PUBLIC[what]}.")
-    if isabstract(made):
-        missing: frozenset[str] = vars(made)["__abstractmethods__"]
-        raise InputError(f"{name} lacks {', '.join(sorted(missing))}.")
+    lacking = sorted(getattr(made, "__abstractmethods__", ()))
+    if lacking:
+        raise InputError(f"{name} lacks {', '.join(lacking)}.")
     return made
 
 

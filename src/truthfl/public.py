@@ -1,4 +1,4 @@
-"""Public names of `truthfl`: mechanism and errors."""
+"""Public names of `truthfl`: contracts and errors."""
 
 from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
@@ -46,7 +46,7 @@ from truthfl.contracts.payoff import (
     server_payoff,
     work_cost,
 )
-from truthfl.contracts.registry import find_mechanism, mechanism_kinds, register, unregister
+from truthfl.contracts.registry import contract_kinds, find_contract, register, unregister
 from truthfl.contracts.setting import Clients, Constants, Strategies, Training
 from truthfl.contracts.solo import SoloResult, peer_shifts
 from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflError
@@ -86,8 +86,9 @@ __all__ = [  # noqa: RUF022  (LCEME is a class, no constant)
     "best_double_deviation",
     "client_payoff",
     "confidence_margin",
+    "contract_kinds",
     "feature_norm_bound",
-    "find_mechanism",
+    "find_contract",
     "flat_pay",
     "free_riding_gain",
     "is_individually_rational",
@@ -97,7 +98,6 @@ __all__ = [  # noqa: RUF022  (LCEME is a class, no constant)
     "leave_one_out_drops",
     "leave_one_out_pay",
     "linear_regression_label_shift",
-    "mechanism_kinds",
     "model_coalition_loss",
     "observe",
     "optimal_batch_sizes",

@@ -300,9 +300,9 @@ def test_the_margin_for_the_losss_error_counts_towards_the_budget(budget):
     contract = LCEME.plan(inputs)
     paid = pay_on_model(contract, model).sum()
     assert 0.9 * budget < paid <= budget * (1 + 1e-9)
-    free = pay_on_model(LCEME.plan(replace(inputs, budget=None)), model).sum()
+    free = pay_on_model(LCEME.plan(replace(inputs, prices=Prices(1e6))), model).sum()
     assert free > budget
-    unneeded = LCEME.plan(replace(inputs, budget=2 * free))
+    unneeded = LCEME.plan(replace(inputs, prices=Prices(1e6, 2 * free)))
     assert pay_on_model(unneeded, model).sum() == free
 
 

@@ -206,7 +206,7 @@ def test_the_margin_counts_as_a_cost_of_batches():
     """D' solves κ v/D² = P (1 + 2 z σ D/v); found here by trying all whole batches."""
     v, price = np.array([0.03, 0.1]), np.array([0.06, 0.2])
     batch, _ = best_batches(
-        stake=3600.0, sampling=v, price=price, margin_rate=0.03, absence=np.full(2, np.inf),
+        loss_value=3600.0, sampling=v, price=price, margin_rate=0.03, absence=np.full(2, np.inf),
         label_pay=np.full(2, 200.0), labels=np.full(2, 300.0),
     )  # fmt: skip
     tried = np.arange(1.0, 300.0)[:, None]
@@ -218,14 +218,14 @@ def test_the_margin_counts_as_a_cost_of_batches():
 def test_not_computing_gains_no_more_than_is_tolerated(absence):
     v, price, label_pay = np.full(3, 0.03), np.array([0.06, 0.5, 5.0]), np.full(3, 150.0)
     batch, unproven = best_batches(
-        stake=40_000.0, sampling=v, price=price, margin_rate=0.03, absence=np.full(3, absence),
+        loss_value=40_000.0, sampling=v, price=price, margin_rate=0.03, absence=np.full(3, absence),
         label_pay=label_pay, labels=np.full(3, 200.0),
     )  # fmt: skip
     gain = price * batch * np.maximum(1.0 - batch * max(absence, 0.0) / v, 0.0)
     np.testing.assert_array_equal(unproven, gain > TOLERATED_GAIN * label_pay * (1 + 1e-9))
     assert (unproven[:2] == 0).all()  # who is asked for one sample at 5 cannot be asked for less
     flat, _ = best_batches(
-        stake=40_000.0, sampling=np.zeros(3), price=price, margin_rate=0.03, absence=np.full(3, absence),
+        loss_value=40_000.0, sampling=np.zeros(3), price=price, margin_rate=0.03, absence=np.full(3, absence),
         label_pay=label_pay, labels=np.full(3, 200.0),
     )  # fmt: skip
     np.testing.assert_array_equal(flat, [16.0, 3.0, 1.0])

@@ -237,7 +237,7 @@ def test_a_loss_model_that_exaggerates_sampling_elicits_too_little_work(federati
 
 
 def test_a_custom_rule_is_searched():
-    """A mechanism that is studied needs a kind, batch sizes and pay, and nothing else."""
+    """A contract that is studied needs a kind, batch sizes and pay, and nothing else."""
 
     class PayForLowLoss(Contract):
         kind = "prize"

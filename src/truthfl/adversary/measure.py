@@ -130,7 +130,7 @@ class LieLosses:
 
     loss       test loss with all clients
     delivered  share of the rounds in which the liar was asked and their report was not empty
-    solo       loss of the liar's solo model; NaN if no rule uses it
+    solo       loss of the liar's solo model; NaN if no contract uses it
     shift      (cases,) the others' shift of the expected solo loss; 0 likewise
 
     For Shapley pay, with one random coalition of other clients per case, else NaN:
@@ -197,7 +197,7 @@ class PairLosses:
     without        without this one
     joined, alone  of a random coalition with and without this one; NaN unless coalitions were trained
     nobody         (pairs,) of the initial model; NaN likewise
-    solo           of solo models: with shared labels, of the labeler's samples; NaN unless a rule uses them
+    solo           of solo models: with shared labels, of the labeler's samples; NaN unless a contract uses them
     shift          (pairs, 2) the others' shift of the expected solo loss; 0 likewise
     """
 
@@ -524,12 +524,12 @@ SMALLEST_STEP = 1e-9  # lower limit of the step by which the slope of Shapley pa
 
 @dataclass(frozen=True, eq=False)
 class Payer:
-    """A rule with the clients and the training for which it pays.
+    """A contract with the clients and the training for which it pays.
 
-    audition_cost  (N,) cost of training alone, if the rule uses solo models
+    audition_cost  (N,) cost of training alone, if the contract uses solo models
     """
 
-    rule: Contract
+    contract: Contract
     clients: Clients
     training: Training
     audition_cost: FloatArray | float = 0.0
@@ -592,18 +592,18 @@ class Gains:
 
 
 def gains(payers: Sequence[Payer], points: Sequence[LiePoint], lied: Lied, honest: Honest) -> Gains:
-    """The gains of the points in each case. If a rule pays by claims, a liar claims to have used all their data."""
+    """The gains of the points in each case. If a contract pays by claims, a liar claims to have used all their data."""
     truth = Lied(honest.loss[None], np.ones((1, len(honest.loss))), honest.joined[None], honest.solo[None])
     paid, honestly_paid = pay(payers, lied, honest, claims_all=True), pay(payers, truth, honest)[0]
     cost, of_lies = np.empty(len(honest.loss)), np.empty(lied.loss.shape)
     for number, payer in enumerate(payers):
         of_payer = np.flatnonzero(honest.payer == number)
         client = honest.liar[of_payer]
-        price, assigned = batch_price(payer.clients, payer.training)[client], payer.rule.batch_size[client]
+        price, assigned = batch_price(payer.clients, payer.training)[client], payer.contract.batch_size[client]
         labeling, owned = payer.clients.labeling_cost[client], payer.clients.dataset_size[client]
         alone = np.broadcast_to(payer.audition_cost, (len(payer.clients),))[client]
         cost[of_payer] = TRUTH.cost(labeling, price, assigned, owned) + alone
-        passed = _passed(payer.rule, client, lied.solo[:, of_payer], honest.shift[of_payer])
+        passed = _passed(payer.contract, client, lied.solo[:, of_payer], honest.shift[of_payer])
         of_lies[:, of_payer] = [
             point.cost(labeling, np.where(stays, price, 0.0), assigned, owned) + point.solo_cost_factor * alone
             for point, stays in zip(points, passed, strict=True)
@@ -626,15 +626,15 @@ def pay(payers: Sequence[Payer], lied: Lied, honest: Honest, *, claims_all: bool
         of_payer = np.flatnonzero(honest.payer == number)
         if not len(of_payer):
             continue
-        rule, liar = payer.rule, honest.liar[of_payer]
+        contract, liar = payer.contract, honest.liar[of_payer]
         loss, delivered = lied.loss[:, of_payer], lied.delivered[:, of_payer]
-        claimed = (payer.clients.dataset_size if claims_all else rule.batch_size)[liar]
+        claimed = (payer.clients.dataset_size if claims_all else contract.batch_size)[liar]
         solo = SoloResult(lied.solo[:, of_payer][..., None], honest.shift[of_payer][:, None])
 
         def at(own: FloatArray, of_all: FloatArray | float) -> FloatArray:
-            return _paid(rule, liar, delivered, (loss, claimed, own, of_all), solo)  # noqa: B023
+            return _paid(contract, liar, delivered, (loss, claimed, own, of_all), solo)  # noqa: B023
 
-        if Evidence.SHAPLEY in rule.needs:
+        if Evidence.SHAPLEY in contract.needs:
             around, whole, by = mean[:, of_payer], total[:, of_payer], step[:, of_payer]
             above = np.maximum(around, 0.0)
             slope = (at(above + by, whole) - at(above, whole)) / by
@@ -644,21 +644,21 @@ def pay(payers: Sequence[Payer], lied: Lied, honest: Honest, *, claims_all: bool
     return paid
 
 
-def _passed(rule: Contract, liar: IntArray, solo: FloatArray, shift: FloatArray) -> NDArray[np.bool_]:
+def _passed(contract: Contract, liar: IntArray, solo: FloatArray, shift: FloatArray) -> NDArray[np.bool_]:
     """Whether the client of each case takes part in the joint training, (points, cases)."""
-    wide = (*solo.shape, len(rule.batch_size))
+    wide = (*solo.shape, len(contract.batch_size))
     observation = Observation(0.0, solo=SoloResult(solo[..., None], shift[:, None]))
-    return np.broadcast_to(rule.passes(observation), wide)[:, np.arange(len(liar)), liar]
+    return np.broadcast_to(contract.passes(observation), wide)[:, np.arange(len(liar)), liar]
 
 
 def _paid(
-    rule: Contract, liar: IntArray, delivered: FloatArray, observed: Sequence[ArrayLike], solo: SoloResult
+    contract: Contract, liar: IntArray, delivered: FloatArray, observed: Sequence[ArrayLike], solo: SoloResult
 ) -> FloatArray:
-    """The rule's pay to the client of each case.
+    """The contract's pay to the client of each case.
 
     observed  test loss, claimed batch size, own and total contribution
     """
-    shape, wide = delivered.shape, (*delivered.shape, len(rule.batch_size))
+    shape, wide = delivered.shape, (*delivered.shape, len(contract.batch_size))
     loss, claimed, own_part, of_all = (
         np.broadcast_to(np.broadcast_to(values, shape)[..., None], wide) for values in observed
     )
@@ -666,15 +666,15 @@ def _paid(
         loss,
         delivered=delivered[..., None],
         asked=np.ones_like(delivered)[..., None],
-        solo=solo if Evidence.SOLO_LOSS in rule.needs else None,
+        solo=solo if Evidence.SOLO_LOSS in contract.needs else None,
         claimed_batch_size=claimed,
-        contribution=Contribution(own_part, of_all) if rule.needs & CONTRIBUTIONS else None,
+        contribution=Contribution(own_part, of_all) if contract.needs & CONTRIBUTIONS else None,
     )
-    pay = np.asarray(rule.pay(observation), dtype=float)
+    pay = np.asarray(contract.pay(observation), dtype=float)
     if pay.shape != wide:
-        raise InputError(f"mechanism {rule.kind!r} pays an array of shape {pay.shape}; it must be {wide}.")
+        raise InputError(f"the contract {contract.kind!r} pays an array of shape {pay.shape}; it must be {wide}.")
     own: FloatArray = pay[:, np.arange(len(liar)), liar]
     if not np.isfinite(own).all():
         who = liar[~np.isfinite(own).all(axis=0)][0]
-        raise InputError(f"mechanism {rule.kind!r} pays client {who} no finite amount.")
+        raise InputError(f"the contract {contract.kind!r} pays client {who} no finite amount.")
     return own

@@ -287,7 +287,7 @@ def shapley_drops(coalition_loss: CoalitionLoss, count: int, *, permutations: in
 
 
 def observe(
-    rule: Contract,
+    contract: Contract,
     *,
     test_loss: float,
     claimed_batch_size: ArrayLike,
@@ -295,16 +295,16 @@ def observe(
     permutations: int = 1000,
     seed: int = 0,
 ) -> Observation:
-    """The observation of one job, with the contributions that this rule needs."""
+    """The observation of one job, with the contributions that this contract needs."""
     test_loss = number("test_loss", test_loss)
-    wanted = rule.needs & CONTRIBUTIONS
+    wanted = contract.needs & CONTRIBUTIONS
     if not wanted:
         return Observation(test_loss, claimed_batch_size=claimed_batch_size)
     if len(wanted) > 1:
-        raise InputError(f"{rule.name} pays by two kinds of contributions; it must pay by one.")
+        raise InputError(f"{contract.name} pays by two kinds of contributions; it must pay by one.")
     if coalition_loss is None:
-        raise InputError(f"{rule.name} pays by {next(iter(wanted)).value}; give coalition_loss to measure them.")
-    count = len(rule.batch_size)
+        raise InputError(f"{contract.name} pays by {next(iter(wanted)).value}; give coalition_loss to measure them.")
+    count = len(contract.batch_size)
     if Evidence.LEAVE_ONE_OUT in wanted:
         drop, error = leave_one_out_drops(coalition_loss, count), np.zeros(count)
     else:

@@ -5,9 +5,9 @@ object has the terms. `pay` and `parts` compute money from an observation. `expl
 Callers never ask which contract it is.
 
 Effort, batches and labels are not observed. Observed are the final test loss, the delivered reports, the clients'
-claims, the models that they train alone and, for some mechanisms, contributions.
+claims, the models that they train alone and, under some contracts, contributions.
 
-A mechanism is a frozen dataclass that derives from `Contract`: its fields are the assigned batch sizes and its terms,
+A contract is a frozen dataclass that derives from `Contract`: its fields are the assigned batch sizes and its terms,
 one number per client each. `registry` finds it by its kind.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Evidence(Enum):
-    """A kind of evidence that a mechanism can need. Jobs collect the kinds in `COLLECTED_BY_JOBS`."""
+    """A kind of evidence that a contract can need. Jobs collect the kinds in `COLLECTED_BY_JOBS`."""
 
     TEST_LOSS = "the test loss"
     DELIVERED_ROUNDS = "delivered rounds"
@@ -45,7 +45,7 @@ class Evidence(Enum):
 
 
 ALWAYS_COLLECTED = frozenset({Evidence.TEST_LOSS, Evidence.DELIVERED_ROUNDS})
-COLLECTED_BY_JOBS = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}  # solo models if the mechanism needs them
+COLLECTED_BY_JOBS = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}  # solo models if the contract needs them
 CONTRIBUTIONS = frozenset({Evidence.LEAVE_ONE_OUT, Evidence.SHAPLEY})
 
 
@@ -303,7 +303,7 @@ class Contract(ABC):
 
     @classmethod
     def plan(cls, inputs: PlanInputs) -> Self:  # noqa: ARG003
-        """The mechanism for these clients: batch sizes and terms."""
+        """The contract for these clients: batch sizes and terms."""
         raise InputError(f"the contract {cls.kind!r} has no plan; it can be studied, but not offered.")
 
     @classmethod
@@ -377,7 +377,7 @@ class Contract(ABC):
         return None
 
     def require_sound_terms(self) -> None:
-        """Raise `InputError` if terms in an untrusted offer do not mean what the mechanism says of them."""
+        """Raise `InputError` if terms in an untrusted offer do not mean what the contract says of them."""
         if self.solo is None:
             return
         for name, values in zip(SOLO_TERMS, (self.solo.level, self.solo.spread, self.solo.gate), strict=True):
@@ -391,7 +391,7 @@ class Contract(ABC):
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         """The lowest and the highest pay of each client who delivers all rounds, for test losses between these two.
 
-        Computed on a grid of losses, unless the mechanism overrides it.
+        Computed on a grid of losses, unless the contract overrides it.
         """
         pay = self.pay_at(np.linspace(lowest_loss, highest_loss, LOSSES_TRIED)[:, None])
         return pay.min(axis=0), pay.max(axis=0)
@@ -399,22 +399,22 @@ class Contract(ABC):
     def deviation(self, expected_loss: float, loss_error: float) -> FloatArray:
         """The standard deviation of each client's pay if all are honest.
 
-        Half of the difference of pay between one standard deviation of the test loss up and down, unless the mechanism
+        Half of the difference of pay between one standard deviation of the test loss up and down, unless the contract
         overrides it.
         """
         low, high = (self.pay_at(expected_loss + sign * loss_error) for sign in (-1.0, 1.0))
         return np.asarray(np.abs(low - high) / 2.0)
 
     def explanation(self, money: Callable[[float], str]) -> list[str]:  # noqa: ARG002
-        """Sentences that explain to the only client of this mechanism how their pay is determined."""
+        """Sentences that explain to the only client of this contract how their pay is determined."""
         return [f"{self.formula[:1].upper()}{self.formula[1:]}."]
 
     def calculation(self, observation: Observation) -> list[CalculationStep]:
-        """The steps of the computation of the pay of the only client of this mechanism."""
+        """The steps of the computation of the pay of the only client of this contract."""
         return [CalculationStep(self.formula, (), float(np.ravel(self.pay(observation))[0]))]
 
     def renamed(self, name: str) -> Self:
-        """The same mechanism with a different name in tables."""
+        """The same contract with a different name in tables."""
         if name == self.name:
             return self
         other = copy(self)
@@ -436,7 +436,7 @@ class Contract(ABC):
 
     @classmethod
     def for_one(cls, batch_size: float, terms: Mapping[str, Any]) -> Self:
-        """The mechanism of a single client, from the terms in their offer."""
+        """The contract of a single client, from the terms in their offer."""
         wanted = {field.name for field in fields(cls)} - set(NOT_TERMS)  # type: ignore[arg-type]
         if set(terms) != wanted:
             raise InputError(
@@ -461,52 +461,54 @@ def delivered_share(amount: FloatArray, observation: Observation) -> FloatArray:
     return shared
 
 
-def require_sound(mechanism: Contract, clients: Clients, expected_loss: float) -> None:
+def require_sound(contract: Contract, clients: Clients, expected_loss: float) -> None:
     """Raise `InputError` unless batches are whole and within the data, and terms and expected pay are finite.
 
     Pay is not checked if it needs evidence that jobs do not collect.
     """
-    count, kind = len(clients), mechanism.kind
-    batches = np.asarray(mechanism.batch_size, dtype=float)
+    count, kind = len(clients), contract.kind
+    batches = np.asarray(contract.batch_size, dtype=float)
     if batches.shape != (count,):
-        raise InputError(f"mechanism {kind!r} plans batch sizes of shape {batches.shape}; it must be ({count},).")
+        raise InputError(f"the contract {kind!r} plans batch sizes of shape {batches.shape}; it must be ({count},).")
     bad = ~((batches >= 1) & (batches == np.floor(batches)) & (batches <= clients.dataset_size))
     if bad.any():
         who = int(np.argmax(bad))
         raise InputError(
-            f"mechanism {kind!r} plans a batch size of {batches[who]:g} for {clients.label(who)}; it must be a whole "
-            f"number from 1 to {clients.dataset_size[who]}."
+            f"the contract {kind!r} plans a batch size of {batches[who]:g} for {clients.label(who)}; it must be a "
+            f"whole number from 1 to {clients.dataset_size[who]}."
         )
     try:
-        terms = mechanism.terms()
+        terms = contract.terms()
     except ValueError:
-        raise InputError(f"mechanism {kind!r} has terms that are not one number per client.") from None
+        raise InputError(f"the contract {kind!r} has terms that are not one number per client.") from None
     amounts = {f"the term {name!r}": term for name, term in terms.items()}
-    if mechanism.needs <= COLLECTED_BY_JOBS:
-        pay = amounts["the pay"] = mechanism.pay_at(expected_loss)
+    if contract.needs <= COLLECTED_BY_JOBS:
+        pay = amounts["the pay"] = contract.pay_at(expected_loss)
         if pay.shape != (count,):
-            raise InputError(f"mechanism {kind!r} pays an array of shape {pay.shape}; it must be ({count},).")
-    if mechanism.solo is not None:
+            raise InputError(f"the contract {kind!r} pays an array of shape {pay.shape}; it must be ({count},).")
+    if contract.solo is not None:
         nobody = Observation(expected_loss, delivered=0, asked=0, solo=SoloResult(np.full(count, np.nan)))
-        amounts["the pay without a solo model"] = np.asarray(mechanism.pay(nobody), dtype=float)
+        amounts["the pay without a solo model"] = np.asarray(contract.pay(nobody), dtype=float)
     for what, values in amounts.items():
         if not np.isfinite(values).all():
             who = int(np.argmin(np.isfinite(values)))
-            raise InputError(f"mechanism {kind!r}: {what} of {clients.label(who)} is {values[who]}; it must be finite.")
+            raise InputError(
+                f"the contract {kind!r}: {what} of {clients.label(who)} is {values[who]}; it must be finite."
+            )
 
 
-def require_collected(mechanism: type[Contract]) -> None:
-    """Raise `InputError` unless jobs collect all evidence that this mechanism needs, by terms that say how."""
-    missing = mechanism.needs - COLLECTED_BY_JOBS
+def require_collected(contract: type[Contract]) -> None:
+    """Raise `InputError` unless jobs collect all evidence that this contract needs, by terms that say how."""
+    missing = contract.needs - COLLECTED_BY_JOBS
     if missing:
         what = " and ".join(sorted(evidence.value for evidence in missing))
         raise InputError(
-            f"the contract {mechanism.kind!r} pays by {what}, which a job does not collect; it can be verified "
+            f"the contract {contract.kind!r} pays by {what}, which a job does not collect; it can be verified "
             "(truthfl verify), but not run."
         )
-    lacking = [name for name in SOLO_TERMS if name not in {field.name for field in fields(mechanism)}]  # type: ignore[arg-type]
-    if Evidence.SOLO_LOSS in mechanism.needs and lacking:
+    lacking = [name for name in SOLO_TERMS if name not in {field.name for field in fields(contract)}]  # type: ignore[arg-type]
+    if Evidence.SOLO_LOSS in contract.needs and lacking:
         raise InputError(
-            f"the contract {mechanism.kind!r} pays by solo models, and its terms lack {', '.join(lacking)}: what is "
+            f"the contract {contract.kind!r} pays by solo models, and its terms lack {', '.join(lacking)}: what is "
             "expected of these models, which a participant must know."
         )

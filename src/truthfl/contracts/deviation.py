@@ -1,6 +1,6 @@
 """The largest gain of each client from deviating while the others are honest: by formula and by search.
 
-Works for any payment rule on any loss model, also another one than the rule was planned on. docs/mechanism.md,
+Works for any contract on any loss model, also another one than it was planned on. docs/mechanism.md,
 sections 3 and 6.
 
 For each labeling effort and each claim there is a coarse grid over batch size (in its logarithm) and report scale.
@@ -32,7 +32,7 @@ class Deviation:
     strategies        the best deviations
     honest_payoff     payoff of honest work
     honest_pay        pay for honest work
-    closed_form_gain  the gain by formula; None if the rule has none
+    closed_form_gain  the gain by formula; None if the contract has none
     searched_gain     the gain by a search that does not use the formula; None if there was no search
     resolution        differences in money below this are rounding errors
     """
@@ -55,7 +55,7 @@ class Deviation:
 
 
 def best_deviation(
-    rule: Contract, clients: Clients, model: LossModel, training: Training, *, search: bool = True
+    contract: Contract, clients: Clients, model: LossModel, training: Training, *, search: bool = True
 ) -> Deviation:
     """The largest gain of any joint deviation (e, D, γ and the claimed batch), per client.
 
@@ -64,8 +64,8 @@ def best_deviation(
     deviation is known (section 3): γ = 1, D = √(Φ_i v_i/(T q_i c_p)) within their limits, and e = 1 exactly if
     Φ_i b_i ≥ c_l.
     """
-    game = _Unilateral(rule, clients, model, training)
-    formula = None if (linear := rule.linear()) is None else game.closed_form(linear)
+    game = _Unilateral(contract, clients, model, training)
+    formula = None if (linear := contract.linear()) is None else game.closed_form(linear)
     searched = None
     if search or formula is None:
         claims = [game.honest] if (game.honest == game.highest).all() else [game.honest, game.highest]
@@ -83,13 +83,13 @@ def best_deviation(
     )
 
 
-def pay_resolution(rule: Contract, clients: Clients, model: LossModel, training: Training) -> FloatArray:
+def pay_resolution(contract: Contract, clients: Clients, model: LossModel, training: Training) -> FloatArray:
     """(clients,) Differences in each client's pay below this are rounding errors."""
-    return _Unilateral(rule, clients, model, training).resolution()
+    return _Unilateral(contract, clients, model, training).resolution()
 
 
 def is_truthful(
-    rule: Contract,
+    contract: Contract,
     clients: Clients,
     model: LossModel,
     training: Training,
@@ -98,7 +98,7 @@ def is_truthful(
     search: bool = True,
 ) -> bool:
     """Whether no client gains by a joint deviation more than this share of their cost of honest work (and rounding)."""
-    best = best_deviation(rule, clients, model, training, search=search)
+    best = best_deviation(contract, clients, model, training, search=search)
     cost = best.honest_pay - best.honest_payoff
     within = best.gain <= tolerance * cost + (0.0 if best.closed_form_gain is not None else best.resolution)
     if best.searched_gain is not None:
@@ -107,10 +107,10 @@ def is_truthful(
 
 
 def is_individually_rational(
-    rule: Contract, clients: Clients, model: LossModel, training: Training, *, tolerance: float = 1e-9
+    contract: Contract, clients: Clients, model: LossModel, training: Training, *, tolerance: float = 1e-9
 ) -> bool:
     """Whether no honest client is paid below their cost in expectation by more than this share of it (and rounding)."""
-    game = _Unilateral(rule, clients, model, training)
+    game = _Unilateral(contract, clients, model, training)
     payoff = game.honest_pay - game.honest_cost
     return bool((payoff >= -tolerance * game.honest_cost - game.resolution()).all())
 
@@ -140,10 +140,10 @@ def free_riding_gain(contract: Contract, clients: Clients, model: LossModel, tra
 class _Unilateral:
     """N game computed at once: in scenario i client i deviates and the others are honest."""
 
-    def __init__(self, rule: Contract, clients: Clients, model: LossModel, training: Training) -> None:
-        require_same_clients(rule, clients, model)
-        self.rule, self.model = rule, model
-        self.honest = np.asarray(rule.batch_size, dtype=float)
+    def __init__(self, contract: Contract, clients: Clients, model: LossModel, training: Training) -> None:
+        require_same_clients(contract, clients, model)
+        self.contract, self.model = contract, model
+        self.honest = np.asarray(contract.batch_size, dtype=float)
         self.lowest = np.minimum(1.0, self.honest)
         self.highest = np.maximum(clients.dataset_size, self.honest)
         self.price, self.labeling_cost = batch_price(clients, training), clients.labeling_cost
@@ -159,7 +159,7 @@ class _Unilateral:
         """The pay of each client if they alone change the loss by `change`."""
         own = self.contribution - change
         contribution = Contribution(own, self.others_contribution + np.maximum(own, 0.0))
-        return self.rule.pay(Observation(self.loss + change, claimed_batch_size=claimed, contribution=contribution))
+        return self.contract.pay(Observation(self.loss + change, claimed_batch_size=claimed, contribution=contribution))
 
     def gain(self, effort: float, batch: FloatArray, scale: FloatArray, claimed: FloatArray) -> FloatArray:
         change = self.model.own_gap(effort, batch, scale) - self.own

@@ -21,12 +21,13 @@ from truthfl.contracts.setting import Clients, FloatArray, Strategies, Training,
 from truthfl.errors import InputError
 
 
-def require_same_clients(rule: Contract, clients: Clients, model: LossModel) -> None:
-    """Raise `InputError` unless rule, clients and loss model have the same number of clients."""
-    if not len(np.atleast_1d(rule.batch_size)) == len(clients) == len(model):
+def require_same_clients(contract: Contract, clients: Clients, model: LossModel) -> None:
+    """Raise `InputError` unless contract, clients and loss model have the same number of clients."""
+    asked = len(np.atleast_1d(contract.batch_size))
+    if not asked == len(clients) == len(model):
         raise InputError(
-            f"{rule.name} is for {len(np.atleast_1d(rule.batch_size))} clients, the loss model for {len(model)}, and "
-            f"there are {len(clients)}; all three must be the same."
+            f"{contract.name} is for {asked} clients, the loss model for {len(model)}, and there are {len(clients)}; "
+            "all three must be the same."
         )
 
 
@@ -40,30 +41,30 @@ def work_cost(clients: Clients, training: Training, strategies: Strategies) -> F
 
 
 def pay_on_model(
-    rule: Contract,
+    contract: Contract,
     model: LossModel,
     strategies: Strategies | None = None,
     *,
     test_loss: float | None = None,
 ) -> FloatArray:
-    """The rule's pay to each client at the expected loss of the model, or at `test_loss`."""
-    profile = Strategies.truthful(rule.batch_size) if strategies is None else strategies
+    """The contract's pay to each client at the expected loss of the model, or at `test_loss`."""
+    profile = Strategies.truthful(contract.batch_size) if strategies is None else strategies
     if profile.batch_size.shape != (len(model),):
         raise InputError(
             f"strategies have shape {profile.batch_size.shape}; they must be one profile of {len(model)} clients."
         )
     loss = float(model.expected_loss(profile)) if test_loss is None else number("test_loss", test_loss)
     observation = observe(
-        rule,
+        contract,
         test_loss=loss,
         claimed_batch_size=profile.claimed_batch_size,
         coalition_loss=model_coalition_loss(model, profile),
     )
-    return rule.pay(observation)
+    return contract.pay(observation)
 
 
 def client_payoff(
-    rule: Contract,
+    contract: Contract,
     clients: Clients,
     model: LossModel,
     training: Training,
@@ -75,13 +76,13 @@ def client_payoff(
 
     All clients are honest unless `strategies` is given. At the expected loss unless `test_loss` is given.
     """
-    require_same_clients(rule, clients, model)
-    profile = Strategies.truthful(rule.batch_size) if strategies is None else strategies
-    return pay_on_model(rule, model, profile, test_loss=test_loss) - work_cost(clients, training, profile)
+    require_same_clients(contract, clients, model)
+    profile = Strategies.truthful(contract.batch_size) if strategies is None else strategies
+    return pay_on_model(contract, model, profile, test_loss=test_loss) - work_cost(clients, training, profile)
 
 
 def server_payoff(
-    rule: Contract,
+    contract: Contract,
     model: LossModel,
     strategies: Strategies | None = None,
     *,
@@ -90,9 +91,9 @@ def server_payoff(
 ) -> float:
     """u_0 = −κ f(w_T, ξ) − Σ r_i, at the expected loss unless `test_loss` is given."""
     kappa = number("loss_value", loss_value, positive=True)
-    profile = Strategies.truthful(rule.batch_size) if strategies is None else strategies
+    profile = Strategies.truthful(contract.batch_size) if strategies is None else strategies
     loss = float(model.expected_loss(profile)) if test_loss is None else number("test_loss", test_loss)
-    return -kappa * loss - float(np.sum(pay_on_model(rule, model, profile, test_loss=loss)))
+    return -kappa * loss - float(np.sum(pay_on_model(contract, model, profile, test_loss=loss)))
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def _times(factor: float) -> str:
 
 
 def pay_slope(contract: Contract) -> FloatArray:
-    """Φ_i: pay that each client loses per unit of test loss; `InputError` if the mechanism is not linear in it."""
+    """Φ_i: pay that each client loses per unit of test loss; `InputError` if the contract is not linear in it."""
     linear = contract.linear()
     if linear is None:
         raise InputError(f"the pay of {contract.name} is not linear in the test loss; it has no slope.")

@@ -112,17 +112,17 @@ class Plan:
         return np.asarray(honest_cost(self.clients, self.training, self.contract.batch_size) + self.solo_cost)
 
 
-def make_plan(mechanism: type[Contract], pilot: PilotSide, people: People, prices: Prices) -> Plan:
+def make_plan(contract_type: type[Contract], pilot: PilotSide, people: People, prices: Prices) -> Plan:
     """The plan of this contract; `InputError` if it is not sound."""
-    if Evidence.SOLO_LOSS in mechanism.needs:
-        require_collected(mechanism)
-    plan = mechanism.plan_on(pilot, people, prices)
+    if Evidence.SOLO_LOSS in contract_type.needs:
+        require_collected(contract_type)
+    plan = contract_type.plan_on(pilot, people, prices)
     require_sound(plan.contract, plan.clients, plan.expected_loss)
     return plan
 
 
-def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: People, prices: Prices) -> Plan:
-    """Tune the step size, fit the loss model, and plan the mechanism's contract on it.
+def plan_on_loss_model(contract_type: type[Contract], pilot: PilotSide, people: People, prices: Prices) -> Plan:
+    """Tune the step size, fit the loss model, and plan the contract on it.
 
     For a contract that needs solo models, it also measures what to expect of these with all labels.
     """
@@ -150,11 +150,11 @@ def plan_on_loss_model(mechanism: type[Contract], pilot: PilotSide, people: Peop
         return cache[batches.tobytes()]
 
     recipe, solo = None, None
-    if Evidence.SOLO_LOSS in mechanism.needs:
-        stated = None if mechanism.recipe is None else recipe_of(mechanism.recipe)
+    if Evidence.SOLO_LOSS in contract_type.needs:
+        stated = None if contract_type.recipe is None else recipe_of(contract_type.recipe)
         recipe, stage = measure_solo_stage(side, people, stated)
         solo = SoloPilot(stage, people.sample_cost * recipe.samples)
-    contract = mechanism.plan(
+    contract = contract_type.plan(
         PlanInputs(
             clients,
             fitted.model,

@@ -1,7 +1,7 @@
-"""The registry of mechanisms by kind.
+"""The registry of contracts by kind.
 
-Other mechanisms are registered with `register`, by name from a file or module, or by an installed package under the
-entry point group `truthfl.mechanisms`. Offers contain a kind and never code.
+Other contracts are registered with `register`, by name from a file or module, or by an installed package under the
+entry point group `truthfl.contracts`. Offers contain a kind and never code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from truthfl.custom_code import class_named, digest_of_module
 from truthfl.errors import InputError
 from truthfl.texts import plain, plain_name
 
-ENTRY_POINTS = "truthfl.mechanisms"
+ENTRY_POINTS = "truthfl.contracts"
 _BUILT_IN: tuple[type[Contract], ...] = (
     Audition,
     LCEME,
@@ -28,28 +28,28 @@ _BUILT_IN: tuple[type[Contract], ...] = (
     LeaveOneOutPay,
     ShapleySharePay,
 )
-_REGISTERED: dict[str, type[Contract]] = {mechanism.kind: mechanism for mechanism in _BUILT_IN}
+_REGISTERED: dict[str, type[Contract]] = {contract.kind: contract for contract in _BUILT_IN}
 
 Kind = TypeVar("Kind", bound=type[Contract])
 
 
-def register(mechanism: Kind) -> Kind:
-    """Register a mechanism under its kind; usable as a decorator."""
-    registered = _REGISTERED.setdefault(mechanism.kind, mechanism)
-    if registered is not mechanism:
-        raise InputError(f"a mechanism {mechanism.kind!r} is registered already; choose another kind.")
-    return mechanism
+def register(contract: Kind) -> Kind:
+    """Register a contract under its kind; usable as a decorator."""
+    registered = _REGISTERED.setdefault(contract.kind, contract)
+    if registered is not contract:
+        raise InputError(f"a contract {contract.kind!r} is registered already; choose another kind.")
+    return contract
 
 
 def register_named(use: str) -> type[Contract]:
-    """Register the mechanism that "FILE.py:Class" or "module:Class" names."""
+    """Register the contract that "FILE.py:Class" or "module:Class" names."""
     made: type[Contract] = class_named(use, Contract, "contract")
     plain_name(f"{made.__name__}.kind", made.kind)
     return register(made)
 
 
 def source_of(use: str) -> str:
-    """The digest of the text of the file that defines a mechanism."""
+    """The digest of the text of the file that defines a contract."""
     return _source(register_named(use))
 
 
@@ -58,13 +58,13 @@ def _source(made: type[Contract]) -> str:
 
 
 def require_named(document: Mapping[str, Any], job: str) -> None:
-    """Raise `InputError` unless the custom mechanism of a job's document is registered, from the same text.
+    """Raise `InputError` unless the custom contract of a job's document is registered, from the same text.
 
     document  `kind`, `use` without the folder of the file, `source`
     """
     use, kind = plain(document["use"]), str(document["kind"])
     try:
-        made = find_mechanism(kind)
+        made = find_contract(kind)
     except InputError:
         raise InputError(f"job {job} is paid by the custom contract {plain(kind)!r}: say --contract {use}.") from None
     if _source(made) != document["source"]:
@@ -72,23 +72,23 @@ def require_named(document: Mapping[str, Any], job: str) -> None:
 
 
 def unregister(kind: str) -> None:
-    """Remove a mechanism from the registry."""
+    """Remove a contract from the registry."""
     _REGISTERED.pop(kind, None)
 
 
-def find_mechanism(kind: str) -> type[Contract]:
-    """The mechanism of this kind."""
+def find_contract(kind: str) -> type[Contract]:
+    """The contract of this kind."""
     if kind not in _REGISTERED:
         for point in entry_points(group=ENTRY_POINTS, name=kind):
             register(point.load())
     if kind not in _REGISTERED:
-        known = ", ".join(mechanism_kinds())
+        known = ", ".join(contract_kinds())
         raise InputError(
             f"there is no contract of kind {kind!r}; it must be one of: {known}; or custom, --contract FILE.py:Class."
         )
     return _REGISTERED[kind]
 
 
-def mechanism_kinds() -> list[str]:
+def contract_kinds() -> list[str]:
     """All kinds that are registered or available by entry points."""
     return [*_REGISTERED, *(name for name in entry_points(group=ENTRY_POINTS).names if name not in _REGISTERED)]

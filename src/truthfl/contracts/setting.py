@@ -26,7 +26,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 NUMBER_OF_NAMED_OFFENDERS = 3
 
-# Within these limits, no formula of the mechanism overflows or underflows.
+# Within these limits, no formula of a contract overflows or underflows.
 SMALLEST, LARGEST, LARGEST_COUNT = 1e-30, 1e30, 10**15
 
 

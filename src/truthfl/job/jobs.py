@@ -64,7 +64,7 @@ class ConstantsJob:
         return BOUNDS[self.server.bound](self.clients, self.training, self.constants)
 
     def plan(self, model: LossModel) -> Contract:
-        """The mechanism's plan on this loss model, without a margin for the model's errors."""
+        """The contract, planned on this loss model, without a margin for the model's errors."""
         server = self.server
         inputs = PlanInputs(
             self.clients,
@@ -73,7 +73,7 @@ class ConstantsJob:
             server,
             cost_distribution=server.distribution,
         )
-        planned = self.contract.mechanism.plan(inputs)
+        planned = self.contract.load().plan(inputs)
         require_sound(planned, self.clients, model.truthful_loss(planned.batch_size))
         return planned
 
@@ -209,14 +209,14 @@ class DataJob:
             None if clients.stated is None else np.array(clients.stated),
             self.server.distribution,
         )
-        return make_plan(self.contract.mechanism, PilotSide(side, self.tune_step, design), people, self.server)
+        return make_plan(self.contract.load(), PilotSide(side, self.tune_step, design), people, self.server)
 
 
 def _require_screening(server: ServerSettings, contract: ContractChoice, clients: Clients | Participants) -> None:
     """Raise `InputError` if a distribution of costs does not fit the rest of the job."""
     if server.cost_distribution is None:
         return
-    if not contract.mechanism.screens:
+    if not contract.load().screens:
         raise InputError(
             f'[server] cost_distribution is for [contract] kind = "lceme"; of {contract.kind!r} no menu is known that '
             "makes the true cost the best statement."

@@ -18,7 +18,7 @@ from truthfl.contracts.contract import Contract, CostDistribution, Prices, requi
 from truthfl.contracts.lceme.private_costs import VirtualCost
 from truthfl.contracts.loss_model import paper_bound, sound_bound
 from truthfl.contracts.payoff import WarnFactors
-from truthfl.contracts.registry import find_mechanism, register_named, source_of
+from truthfl.contracts.registry import find_contract, register_named, source_of
 from truthfl.contracts.setting import FloatArray, client_array, client_whole_numbers, names, number, whole_number
 from truthfl.custom_code import in_folder, without_folder
 from truthfl.errors import InputError
@@ -409,7 +409,7 @@ class ServerSettings(TimeLimits, MoneySettings, WarnFactors, Prices):
 class ContractChoice:
     """The contract of a job.
 
-    kind  of a registered mechanism
+    kind  of a registered contract
     use   "FILE.py:Class" with an absolute path, or "module:Class": a custom one, which this registers; "" for others
     """
 
@@ -419,11 +419,11 @@ class ContractChoice:
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str):
             raise InputError(f"kind is {self.kind!r}; it must be a text.")
-        object.__setattr__(self, "kind", self.mechanism.kind)
+        object.__setattr__(self, "kind", self.load().kind)
 
-    @property
-    def mechanism(self) -> type[Contract]:
-        return register_named(self.use) if self.use else find_mechanism(self.kind)
+    def load(self) -> type[Contract]:
+        """The class of this kind."""
+        return register_named(self.use) if self.use else find_contract(self.kind)
 
     def document(self) -> dict[str, str]:
         """JSON values: the kind; of a custom contract also its name without folder and the digest of its file."""

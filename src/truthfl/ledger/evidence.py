@@ -51,7 +51,7 @@ def level_shifts(offers: Sequence[Offer], solo_loss: Mapping[str, float | None])
 
     from truthfl.contracts.solo import peer_shifts
 
-    terms = [offer.mechanism.stage for offer in offers]
+    terms = [offer.contract.stage for offer in offers]
     losses = np.array([_number(solo_loss[offer.client.name]) for offer in offers])
     level = np.array([float(one.level[0]) for one in terms])
     spread = np.array([float(one.spread[0]) for one in terms])
@@ -61,22 +61,22 @@ def level_shifts(offers: Sequence[Offer], solo_loss: Mapping[str, float | None])
 
 def passes(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
     """Whether a client with this solo loss takes part in the joint training."""
-    return bool(offer.mechanism.passes(_solo_observation(solo_loss, level_shift))[0])
+    return bool(offer.contract.passes(_solo_observation(solo_loss, level_shift))[0])
 
 
 def is_too_good(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
     """Whether the operator decides on a solo model with this loss before it is paid."""
-    return bool(offer.mechanism.too_good(_solo_observation(solo_loss, level_shift))[0])
+    return bool(offer.contract.too_good(_solo_observation(solo_loss, level_shift))[0])
 
 
 def expected_solo_loss(offer: Offer, level_shift: float) -> float:
     """The expected solo loss, given those of the others."""
-    return float(offer.mechanism.expected_solo_loss(_solo_observation(None, level_shift))[0])
+    return float(offer.contract.expected_solo_loss(_solo_observation(None, level_shift))[0])
 
 
 def highest_passing_loss(offer: Offer, level_shift: float) -> float:
     """The highest solo loss of a client who takes part in the joint training, given those of the others."""
-    return expected_solo_loss(offer, level_shift) + float(offer.mechanism.stage.gate[0])
+    return expected_solo_loss(offer, level_shift) + float(offer.contract.stage.gate[0])
 
 
 def pay_parts(
@@ -84,13 +84,13 @@ def pay_parts(
 ) -> dict[str, float]:
     """The parts of pay by name, in the job's currency, not rounded."""
     observed = observation_of(test_loss, delivered, asked, evidence)
-    return {name: float(values[0]) for name, values in offer.mechanism.parts(observed).items()}
+    return {name: float(values[0]) for name, values in offer.contract.parts(observed).items()}
 
 
 def observation_of(
     test_loss: float, delivered: float | None, asked: int | None, evidence: SoloEvidence | None
 ) -> Observation:
-    """The observation that the mechanism pays by; without evidence, the expected solo loss and all labels."""
+    """The observation that the contract pays by; without evidence, the expected solo loss and all labels."""
     from truthfl.contracts.contract import Observation
     from truthfl.contracts.solo import SoloResult
 

@@ -101,7 +101,7 @@ class OfferNumbers:
 
 def numbers_of(offer: Offer, worth: float | None = None) -> OfferNumbers:
     """The offer in a few numbers; `worth` as in `OfferNumbers`."""
-    most = offer.mechanism.pay_range(0.0, offer.job.expected_loss)[1]
+    most = offer.contract.pay_range(0.0, offer.job.expected_loss)[1]
     return OfferNumbers(
         client=offer.client.name,
         labels=offer.client.samples,

@@ -75,7 +75,7 @@ def counted_loss(
         return _expected_joint_loss(offer, evidence)
     if not offer.job.loss_by_rounds:
         return min(test_loss, offer.job.expected_loss) if ended else test_loss
-    return test_loss if offer.mechanism.counts_loss_rise else max(test_loss - rise, min(test_loss, 0.0))
+    return test_loss if offer.contract.counts_loss_rise else max(test_loss - rise, min(test_loss, 0.0))
 
 
 def loss_in_receipt(document: Document, offer: Offer, evidence: SoloEvidence | None) -> float:
@@ -87,7 +87,7 @@ def loss_in_receipt(document: Document, offer: Offer, evidence: SoloEvidence | N
 
 def _expected_joint_loss(offer: Offer, evidence: SoloEvidence | None) -> float:
     """The contract's expected loss for the actual participants, or the offer's if it does not depend on them."""
-    expected = offer.mechanism.expected_joint_loss(observation_of(offer.job.expected_loss, None, None, evidence))
+    expected = offer.contract.expected_joint_loss(observation_of(offer.job.expected_loss, None, None, evidence))
     return offer.job.expected_loss if expected is None or evidence is None else float(expected[0])
 
 

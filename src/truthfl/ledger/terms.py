@@ -1,6 +1,6 @@
 """Offers: the terms that all participants of a job share, the terms of its rounds, and one participant's terms.
 
-Pay is computed by the mechanism that the offer names. It is rounded only in `Offer.pay`.
+Pay is computed by the contract that the offer names. It is rounded only in `Offer.pay`.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class JobTerms:
     """The terms that are the same for all clients of a job.
 
     name, version     of the job; version of its offers (new offers are made when one is declined)
-    contract          kind of the mechanism that pays; formula and dropping_out describe it in words
+    contract          kind of the contract that pays; formula and dropping_out describe it in words
     operator_key      public key of the receipts' signature
     model, image_shape, classes, rounds, local_steps, step_size, seed    parameters of the training; image_shape is that
                       of one sample's features
@@ -413,7 +413,7 @@ class ClientTerms:
     participation    q_i, the share of rounds in which the client is asked for a report
     labeling_cost    c_l, assumed cost of labeling all samples
     sample_cost      c_p, assumed cost of one sample in one round
-    pay              parameters of the client's pay, with the mechanism's names
+    pay              parameters of the client's pay, with the contract's names
     audition_cost    assumed cost of training alone once
     lies             the best of the tried lies of each kind, on average, and the effect of each for this client
     stated           whether the client stated sample_cost, and the terms are their item of a screening menu
@@ -474,12 +474,12 @@ class Offer:
         return f"{self.job.version}/{self.client.name}"
 
     @cached_property
-    def mechanism(self) -> Contract:
-        """The mechanism that computes pay, with this client only."""
+    def contract(self) -> Contract:
+        """The contract that computes pay, with this client only."""
         from truthfl.contracts.contract import require_collected
-        from truthfl.contracts.registry import find_mechanism
+        from truthfl.contracts.registry import find_contract
 
-        kind = find_mechanism(self.job.contract)
+        kind = find_contract(self.job.contract)
         require_collected(kind)
         return kind.for_one(self.client.batch_size, self.client.pay)
 
@@ -488,7 +488,7 @@ class Offer:
         pay = self.expected_pay
         if not math.isfinite(pay):
             raise InputError(f"the offer's expected pay is {pay}; it must be finite.")
-        self.mechanism.require_sound_terms()
+        self.contract.require_sound_terms()
         if self.pays_by_solo_model != self.job.has_solo_models:
             raise InputError(
                 f"the contract is {self.job.contract!r}; the offer must have a recipe just if it pays by one."
@@ -501,7 +501,7 @@ class Offer:
         """Whether its contract needs the test of a model that the client trains alone."""
         from truthfl.contracts.contract import Evidence
 
-        return Evidence.SOLO_LOSS in self.mechanism.needs
+        return Evidence.SOLO_LOSS in self.contract.needs
 
     @property
     def batch_price(self) -> float:
@@ -534,7 +534,7 @@ class Offer:
         import numpy as np
 
         with np.errstate(over="ignore", invalid="ignore"):
-            return float(self.mechanism.pay(observation_of(test_loss, delivered, asked, evidence))[0])
+            return float(self.contract.pay(observation_of(test_loss, delivered, asked, evidence))[0])
 
     def pay(self, test_loss: float, delivered: int, asked: int, evidence: SoloEvidence | None = None) -> int:
         """Pay in whole minor units, rounded half to even; with an audition, its evidence is needed."""

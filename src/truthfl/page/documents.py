@@ -267,7 +267,7 @@ def _calculation(
 ) -> list[dict[str, Any]]:
     """The calculation of pay step by step; the last result is the pay, before it is rounded."""
     observation = observation_of(loss, settlement["delivered"], settlement["asked"], evidence)
-    steps = offer.mechanism.calculation(observation)
+    steps = offer.contract.calculation(observation)
     return [
         {
             "formula": shown(step.formula),

@@ -46,7 +46,7 @@ def expected_evidence(offer: Offer, solo_rise: float = 0.0) -> SoloEvidence | No
     """The evidence of an honest audition, with a solo loss that is higher by `solo_rise`; None without an audition."""
     if not offer.job.has_solo_models:
         return None
-    return SoloEvidence(float(offer.mechanism.stage.level[0]) + solo_rise, 0.0, None)
+    return SoloEvidence(float(offer.contract.stage.level[0]) + solo_rise, 0.0, None)
 
 
 def audition_view(offer: Offer) -> dict[str, Any] | None:
@@ -61,23 +61,23 @@ def audition_view(offer: Offer) -> dict[str, Any] | None:
     evidence = expected_evidence(offer)
     if evidence is None:
         return None
-    mechanism, loss = offer.mechanism, offer.job.expected_loss
-    stage, most = mechanism.stage, mechanism.most_parts()
+    contract, loss = offer.contract, offer.job.expected_loss
+    stage, most = contract.stage, contract.most_parts()
     parts = pay_parts(offer, loss, 1, 1, evidence)
     return {
         "parts": [
-            {"name": name, "words": mechanism.part_words[name], "expected": part, "most": float(most[name][0])}
+            {"name": name, "words": contract.part_words[name], "expected": part, "most": float(most[name][0])}
             for name, part in parts.items()
         ],
         "total": {
             "expected": offer.amount(loss, 1, 1, evidence),
-            "most": float(mechanism.pay_range(0.0, loss)[1][0]),
+            "most": float(contract.pay_range(0.0, loss)[1][0]),
         },
         "level": float(stage.level[0]),
         "spread": float(stage.spread[0]),
         "limit": highest_passing_loss(offer, 0.0),
-        "label_deviation": float(mechanism.deviation(loss, 0.0)[0]),
-        "stopped_chance": float(mechanism.stop_chance()[0]),
+        "label_deviation": float(contract.deviation(loss, 0.0)[0]),
+        "stopped_chance": float(contract.stop_chance()[0]),
     }
 
 
@@ -175,7 +175,7 @@ def pay_deviation(offer: Offer) -> float:
     import numpy as np
 
     with np.errstate(all="ignore"):
-        return float(np.ravel(offer.mechanism.deviation(offer.job.expected_loss, offer.job.loss_error))[0])
+        return float(np.ravel(offer.contract.deviation(offer.job.expected_loss, offer.job.loss_error))[0])
 
 
 def _lowest_pay(offer: Offer, highest_loss: float) -> float:
@@ -183,7 +183,7 @@ def _lowest_pay(offer: Offer, highest_loss: float) -> float:
     import numpy as np
 
     with np.errstate(all="ignore"):
-        return float(offer.mechanism.pay_range(0.0, highest_loss)[0][0])
+        return float(offer.contract.pay_range(0.0, highest_loss)[0][0])
 
 
 def _is_never_negative(offer: Offer) -> bool:
@@ -303,7 +303,7 @@ def pay_summary(offer: Offer, spread: Spread, pace: float | None) -> PaySummary:
     import numpy as np
 
     with np.errstate(all="ignore"):
-        most = float(offer.mechanism.pay_range(0.0, spread.worst_loss)[1][0])
+        most = float(offer.contract.pay_range(0.0, spread.worst_loss)[1][0])
     around = LIKELY_DEVIATIONS * spread.deviation
     samples, seconds = offer.client.samples, SECONDS_A_LABEL if pace is None else pace
     return PaySummary(
@@ -374,7 +374,7 @@ def _by_solo_loss(
     points: Mapping[str, float],
 ) -> dict[str, Any]:
     (delivered, asked), level = rounds or (1, 1), expected_solo_loss(offer, evidence.level_shift)
-    spread = float(offer.mechanism.stage.spread[0])
+    spread = float(offer.contract.stage.spread[0])
     band = [level - 2 * spread, level + 2 * spread]
 
     def pay(solo_loss: float) -> float:
@@ -420,7 +420,7 @@ def explanation(offer: Offer) -> list[dict[str, Any] | str]:
         return amount(money(value, job.minor_units, job.currency), value, job.minor_units, job.currency)
 
     sentences: list[dict[str, Any] | str] = [
-        sentence.form if isinstance(sentence, CodedText) else sentence for sentence in offer.mechanism.explanation(told)
+        sentence.form if isinstance(sentence, CodedText) else sentence for sentence in offer.contract.explanation(told)
     ]
     return [*sentences, *([asdict(Message("explanation.stated_cost"))] if offer.client.stated else [])]
 

@@ -55,7 +55,7 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
     settlement = document["settlement"]
     test_loss = loss_in_receipt(document, offer, evidence)
     rounds, expected = (settlement["delivered"], settlement["asked"]), expected_solo_loss(offer, evidence.level_shift)
-    joint = offer.mechanism.expected_joint_loss(observation_of(test_loss, *rounds, evidence))
+    joint = offer.contract.expected_joint_loss(observation_of(test_loss, *rounds, evidence))
     reason = document["audition"]["result"]["reason"]
     return {
         "passed": settlement["passed"] is True,
@@ -66,7 +66,7 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
         "limit": highest_passing_loss(offer, evidence.level_shift),
         "expected_joint_loss": offer.job.expected_loss if joint is None else float(joint[0]),
         "parts": [
-            {"name": name, "words": offer.mechanism.part_words[name], "paid": part}
+            {"name": name, "words": offer.contract.part_words[name], "paid": part}
             for name, part in pay_parts(offer, test_loss, *rounds, evidence).items()
         ],
     }

@@ -36,17 +36,17 @@ def signed_terms_view(offer: Offer) -> dict[str, Any]:
 
 def formula_messages(offer: Offer) -> list[Message]:
     """The formula in words."""
-    from truthfl.contracts.registry import find_mechanism
+    from truthfl.contracts.registry import find_contract
 
-    known = find_mechanism(offer.job.contract)
+    known = find_contract(offer.job.contract)
     return [Message(key) for key in known.formula_keys] if known.formula == offer.job.formula else []
 
 
 def dropping_out_messages(offer: Offer) -> list[Message]:
     """What happens if the participant drops out, or the operator ends the job."""
-    from truthfl.contracts.registry import find_mechanism
+    from truthfl.contracts.registry import find_contract
 
-    known, told = find_mechanism(offer.job.contract), offer.job.dropping_out
+    known, told = find_contract(offer.job.contract), offer.job.dropping_out
     rest = told.removeprefix(known.dropping_out).strip()
     if not known.dropping_out_key or not told.startswith(known.dropping_out) or (rest and rest not in EARLY_END):
         return []

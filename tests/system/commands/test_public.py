@@ -12,7 +12,7 @@ import pytest
 
 import truthfl
 import truthfl.ledger
-from truthfl import find_mechanism, mechanism_kinds
+from truthfl import contract_kinds, find_contract
 
 SOURCE = Path(truthfl.__file__).parent
 
@@ -197,8 +197,8 @@ MAY_IMPORT_THEM = ABOUT_TWO_CONTRACTS | {
     ("studies", "verify"),  # which compares with LCEME on several bounds
     ("job", "sections"),  # checks that a menu can be made of a distribution of costs
 }
-KINDS_OF_CONTRACTS = {find_mechanism(kind).__name__ for kind in mechanism_kinds()} | {"Contract"}
-WHICH = re.compile(r"(contract|mechanism|rule|planned|own)\.kind$|(job|terms|offer)\.contract$")
+KINDS_OF_CONTRACTS = {find_contract(kind).__name__ for kind in contract_kinds()} | {"Contract"}
+WHICH = re.compile(r"(contract|rule|planned|own)\.kind$|(job|terms|offer)\.contract$")
 
 
 def asks_which_contract(tree):

@@ -115,7 +115,8 @@ def test_another_account_gets_a_sentence(done, name):
     done.folder.chmod(0o700)
     code = f"""
 import os, sys
-from truthfl.cli import app, console, label, status
+from truthfl.cli import app, console, status
+from truthfl.cli.participant import label
 from truthfl.console import application, metrics
 from truthfl.federation.operator import job_watch, live_status
 os.setuid(65534)

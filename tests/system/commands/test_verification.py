@@ -50,7 +50,7 @@ def measured(small):
     return measure_lies(tests[0], VerificationDesign(SEARCHED, MEASURED, 700, seed=3), store, workers=1)
 
 
-def test_every_mechanism_of_the_package_is_asked(small):
+def test_every_contract_of_the_package_is_asked(small):
     _, _, _, tests, absent = small
     names = [name for test in tests for name in test.names]
     assert names[:4] == ["lceme calibrated", "flat", "per claimed sample", "leave-one-out"]

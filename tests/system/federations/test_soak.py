@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from scripts import soak
 from scripts.soaking import private_postgresql, processes
 from scripts.soaking.database import Database
 from scripts.soaking.job_checks import row_faults
@@ -16,7 +17,6 @@ from scripts.soaking.memory import growth
 from scripts.soaking.observer import Observer
 from scripts.soaking.soak_run import SoakResult
 
-from helpers.commands import loaded
 from helpers.databases import private_server
 from helpers.participants import Ada
 from truthfl.ledger.book import open_ledger
@@ -158,12 +158,11 @@ def test_nothing_outlives_a_soak_that_is_killed():
 
 @pytest.mark.parametrize("fault", ["", "a row is gone"])
 def test_a_soak_ends_with_a_sentence(tmp_path, monkeypatch, capsys, fault):
-    script = loaded("soak")
     result = SoakResult(**RESULT, lost=bool(fault) * 1, doubled=0, faults=[fault] if fault else [])
-    monkeypatch.setattr(script, "run_soak", lambda *_, **__: result)
-    monkeypatch.setattr(script, "restartable_server", lambda: private_postgresql.tempfile.TemporaryDirectory())
+    monkeypatch.setattr(soak, "run_soak", lambda *_, **__: result)
+    monkeypatch.setattr(soak, "restartable_server", lambda: private_postgresql.tempfile.TemporaryDirectory())
     monkeypatch.setattr(sys, "argv", ["soak.py", "--seed", "7", "--keep", str(tmp_path / "kept")])
-    assert script.main() == (1 if fault else 0)
+    assert soak.main() == (1 if fault else 0)
     last = capsys.readouterr().out.splitlines()[-1]
     if fault:
         assert last == f"Seed 7 FAILED: a row is gone. The folder {tmp_path / 'kept'} is kept."

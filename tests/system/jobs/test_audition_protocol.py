@@ -827,7 +827,7 @@ def test_clients_who_are_there_in_some_rounds_only(tmp_path, plans):
 def test_evidence_is_needed_for_pay(honest):
     offer = honest[1].agreement.offers[0]
     assert "pays by an audition" in told(offer.pay, 0.5, 12, 12)
-    expected = offer.mechanism.pay(Observation(offer.job.expected_loss))[0]
+    expected = offer.contract.pay(Observation(offer.job.expected_loss))[0]
     assert offer.expected_pay == expected
 
 

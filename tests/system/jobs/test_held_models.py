@@ -110,7 +110,7 @@ def test_the_operator_accepts_a_model_that_is_too_good(tmp_path, plans, from_els
     found, _, said = decided(setting, "accept")
     assert said.returncode == 0, said.stderr
     assert found.auditions["Cleo"].document["passed"]
-    terms = next(one for one in found.agreement.offers if one.client.name == "Cleo").mechanism.terms()
+    terms = next(one for one in found.agreement.offers if one.client.name == "Cleo").contract.terms()
     assert found.settlements["Cleo"].document["label_pay"] == pytest.approx(float(terms["label_cap"][0]))
     assert check(setting.entries()) is None
     assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None

@@ -62,7 +62,7 @@ def test_a_job_that_is_ended_in_its_rounds_is_paid_for_those_that_took_place(tmp
     changed = sum(entry.document["model"] != entry.document["previous"] for entry in view.rounds)
     assert view.loss_rise == loss_rise(terms.loss_by_rounds, 12, changed) > 0
     for offer in view.agreement.offers:
-        one, amounts = settled(view)[offer.client.name], offer.mechanism
+        one, amounts = settled(view)[offer.client.name], offer.contract
         assert (one["delivered"], one["asked"], one["loss_rise"]) == (5, 12, view.loss_rise)
         at_all_rounds = (one["computing_pay"]) * 12 / 5
         assert 0 < at_all_rounds <= float(amounts.joint_cap[0])
@@ -78,9 +78,9 @@ def test_honest_clients_do_not_lose_by_the_end_of_a_job(tmp_path, plans):
     tested = view.test.document["loss"]
     for offer in view.agreement.offers:
         expected = float(
-            offer.mechanism.joint_constant[0] + offer.mechanism.joint_curve[0] / offer.client.pay["total_labels"]
+            offer.contract.joint_constant[0] + offer.contract.joint_curve[0] / offer.client.pay["total_labels"]
         )
-        base, slope = float(offer.mechanism.joint_base[0]), float(offer.mechanism.joint_slope[0])
+        base, slope = float(offer.contract.joint_base[0]), float(offer.contract.joint_slope[0])
         unraised = max(base + slope * (expected - tested), 0) * 2 / 12
         assert settled(view)[offer.client.name]["computing_pay"] > unraised
 

@@ -47,7 +47,7 @@ def of_model(point):
     return MODEL.truthful_loss(BATCHES) + gap[0] - gap[1]
 
 
-def test_on_a_loss_model_the_gains_are_the_mechanisms():
+def test_on_a_loss_model_the_gains_are_the_contracts():
     rule = lceme(CLIENTS, MODEL, TRAINING, BATCHES)
     points = LIES[:3]
     found = gains([Payer(rule, CLIENTS, TRAINING)], points, lied_losses([of_model(p) for p in points]),
@@ -137,7 +137,7 @@ def test_a_custom_rule_that_pays_by_shapley_values_is_paid_by_them():
 )
 def test_a_rule_that_pays_nonsense_is_one_sentence(pay, sentence):
     own = type("Nonsense", (Contract,), {"kind": "nonsense", "batch_size": BATCHES, "pay": lambda _, s: pay(s)})
-    with pytest.raises(InputError, match=f"mechanism 'nonsense' .*{sentence}"):
+    with pytest.raises(InputError, match=f"the contract 'nonsense' .*{sentence}"):
         gains([Payer(own(), CLIENTS, TRAINING)], LIES, lied_losses([0.5] * 4), honest_losses())
 
 

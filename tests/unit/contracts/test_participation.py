@@ -1,4 +1,4 @@
-"""How often clients are there, as a job says it: to the pilot, to the clients who are simulated, to the mechanism."""
+"""How often clients are there, as a job says it: to the pilot, to the clients who are simulated, to the contract."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ from truthfl.ledger.checking import check
 from truthfl.studies.cells import Cell, FederationSpec, made_federation
 
 
-def test_participation_in_a_job_reaches_pilot_clients_and_mechanism(tmp_path):
+def test_participation_in_a_job_reaches_pilot_clients_and_contract(tmp_path):
     job = read_job(ten_client_job_file(tmp_path, "participation = 0.5"))
     scene = job.simulated_federation()
     for federated in (scene.pilot, scene.federated, job.server_side().pilot):

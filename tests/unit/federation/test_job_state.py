@@ -224,7 +224,7 @@ def test_pay_in_plain_amounts(tmp_path):
     found = pay_summary(lceme, spread(lceme), 2.0)
     assert (found.sure, found.least < -4000, found.pace, found.pace_known) == (False, True, 2.0, True)
     losses = np.random.default_rng(1).normal(lceme.job.expected_loss, lceme.job.loss_error, 200_000)
-    pays = lceme.mechanism.reward(losses)
+    pays = lceme.contract.reward(losses)
     assert ((pays > found.likely_least) & (pays < found.likely_most)).mean() == pytest.approx(0.95, abs=0.005)
     assert found.most == pytest.approx(lceme.amount(0.0))
 

@@ -1095,7 +1095,8 @@ def test_nobody_waits_for_a_sum_that_a_removal_made_impossible(tmp_path, monkeyp
     job = BareRounds(tmp_path, 3, rounds=2, seconds=60)
 
     def without_the_third(roster, *more):
-        roster.control.state = replace(roster.control.state, removed={"client 2": "removed by the operator"})
+        log = roster.control.log
+        log.state = replace(log.state, removed={"client 2": "removed by the operator"})
         return train_rounds(roster, *more)
 
     monkeypatch.setattr("helpers.bare_rounds.train_rounds", without_the_third)

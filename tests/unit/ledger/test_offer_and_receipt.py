@@ -133,7 +133,7 @@ def test_the_spread_of_pay():
     assert found.expected == pytest.approx(offer.amount(offer.job.expected_loss))
     assert found.deviation == pytest.approx(3821.8232 * 0.0271)
     losses = np.random.default_rng(0).normal(offer.job.expected_loss, offer.job.loss_error, 400_000)
-    drawn = offer.mechanism.reward(losses)
+    drawn = offer.contract.reward(losses)
     assert found.deviation == pytest.approx(drawn.std(), rel=0.01)
     assert found.negative_chance == pytest.approx((drawn < 0).mean(), rel=0.1)
     assert found.worst == offer.amount(math.log(10))

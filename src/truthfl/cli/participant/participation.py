@@ -250,7 +250,7 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     document = receipt["document"]
     assert isinstance(document, dict)
     offer = offer_from(document["offer"])
-    settled, job, words = document["settlement"], offer.job, offer.mechanism.part_words
+    settled, job, words = document["settlement"], offer.job, offer.contract.part_words
     paid = minor_money(settled["pay"], job.minor_units, job.currency)
     loss, parts = document["test"]["loss"], ""
     if words:

@@ -105,13 +105,13 @@ class LabelTask:
         return np.where(asked, cost + self.fixed_cost, 0.0)
 
 
-def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
+def best_labels(task: LabelTask, value_share: float = 1.0) -> FloatArray:
     """n'_i of each client: of the usable numbers, the one with the least
 
         κ A / (m² n) + u_i n (1 + z risk(n))
 
-    where m is the number of clients. With equal costs, this is the best division of κ A / N + Σ pay. A `stake` below 1
-    lowers κ. Raises `InfeasibleError` if no number of labels is usable.
+    where m is the number of clients. With equal costs, this is the best division of κ A / N + Σ pay. `value_share` is a
+    factor on κ. Raises `InfeasibleError` if no number of labels is usable.
     """
     usable = np.flatnonzero(task.usable)
     if not len(usable):
@@ -125,7 +125,7 @@ def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
             tuple(few.tolist()),
         )
     price = numbers * (1.0 + task.margin_deviations * task.risk[usable])
-    worth = stake * task.loss_value * max(task.joint_curve, 0.0) / task.count**2 / numbers
+    worth = value_share * task.loss_value * max(task.joint_curve, 0.0) / task.count**2 / numbers
     return _cheapest(numbers, worth, price, task.label_cost, task.samples)
 
 

@@ -181,7 +181,7 @@ def summary_of(
         contract=terms.contract,
         currency=terms.currency,
         minor_units=terms.minor_units,
-        has_cap=offers[0].mechanism.has_cap,
+        has_cap=offers[0].contract.has_cap,
         offers=tuple(numbers_of(offer, worth) for offer, worth in zip(offers, own, strict=True)),
         left_out=dict(left_out),
         worth=plan.get("worth_of_all"),

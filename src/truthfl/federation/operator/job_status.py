@@ -137,7 +137,7 @@ def _open_clients(job: JobState) -> list[ClientState]:
 
 def _has_cap(clients: Sequence[ClientState]) -> bool:
     """Whether the contract caps pay; all offers of a job have one contract."""
-    return next((one.offers[one.version].mechanism.has_cap for one in clients if one.numbers is not None), True)
+    return next((one.offers[one.version].contract.has_cap for one in clients if one.numbers is not None), True)
 
 
 @dataclass(frozen=True)

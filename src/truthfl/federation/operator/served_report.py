@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from truthfl.contracts.registry import find_mechanism
+from truthfl.contracts.registry import find_contract
 from truthfl.federation.protocol.offers import left_out_of
 from truthfl.files import write_file
 from truthfl.ledger.entry import Entry
@@ -151,7 +151,7 @@ def part_columns(agreement: Agreement) -> list[str]:
 def part_words(agreement: Agreement) -> Mapping[str, str]:
     """The parts of pay by name, in words that follow "for"."""
 
-    return find_mechanism(agreement.terms.contract).part_words
+    return find_contract(agreement.terms.contract).part_words
 
 
 def _times(view: JobView) -> str:

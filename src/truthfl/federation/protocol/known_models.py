@@ -274,7 +274,7 @@ def known_models(ledger: Ledger, folder: Path, job: str, side: ServerSide, agree
 def uncomparable_warnings(ledger: Ledger, folder: Path, job: DataJob) -> list[str]:
     """A warning before a job with an audition begins if joint models of the same task cannot be compared."""
     tested = [name for name in ledger.jobs() if ledger.find(name, "test", "test") is not None]
-    if Evidence.SOLO_LOSS not in job.contract.mechanism.needs or not tested:
+    if Evidence.SOLO_LOSS not in job.contract.load().needs or not tested:
         return []
     side = job.server_side()
     task = (

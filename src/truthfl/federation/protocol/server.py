@@ -125,7 +125,7 @@ def conduct_job(
     grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: MakePlan, progress: ActivityProgress
 ) -> JobView:
     """Do all steps of the job that are not yet in the ledger; return the view of the finished job."""
-    require_collected(job.contract.mechanism)
+    require_collected(job.contract.load())
     ledger, side = operator.ledger, job.server_side()
     ledger.sign_with(operator.key)
     instructions = kept_instructions(job.classes, operator.folder)

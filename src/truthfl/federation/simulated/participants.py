@@ -50,7 +50,7 @@ def _is_valid(name: str) -> bool:
 
 def has_solo_models(job: DataJob) -> bool:
     """Whether the job's contract pays by models that clients train alone."""
-    return Evidence.SOLO_LOSS in job.contract.mechanism.needs
+    return Evidence.SOLO_LOSS in job.contract.load().needs
 
 
 def in_labeling_order(job: DataJob, federated: Federated) -> Federated:

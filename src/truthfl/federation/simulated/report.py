@@ -190,7 +190,7 @@ def _expected_loss_sentence(outcome: RunOutcome) -> str:
     if present == 0:
         return "No report of anybody was taken: the model that was tested is the one from which training starts."
     observed = Observation(0.0, present_labels=present, loss_rise=outcome.view.loss_rise)
-    expected = offers[0].mechanism.expected_joint_loss(observed)
+    expected = offers[0].contract.expected_joint_loss(observed)
     paid = "." if expected is None else f"; computing is paid by the loss that is expected of these, {expected[0]:.4f}."
     return f"{present:,.0f} of {all_labels:,} labels took part in the joint training{paid}"
 

@@ -1,4 +1,4 @@
-"""Softmax regression with an L2 penalty; its loss is smooth and strongly convex, as the mechanism assumes.
+"""Softmax regression with an L2 penalty; its loss is smooth and strongly convex, as LCEME assumes.
 
 Parameters: weights (classes, pixels), then biases (classes).
 """

@@ -1,4 +1,4 @@
-"""The mechanism's constants of a model and its data, each with its kind and how it was measured.
+"""Constants of a model and its data, each with its kind and how it was measured.
 
 A server that has no access to the clients' data measures a federation of its own pilot data.
 

@@ -138,7 +138,7 @@ def quick_paper(source: str = "mnist", seeds: int = 3) -> Paper:
 
 
 def clients_of(paper: Paper, sample_cost: ArrayLike) -> Clients:
-    """The clients for the mechanism. The gradient variance is 1 because the calibrated loss model contains it."""
+    """The clients for LCEME. The gradient variance is 1 because the calibrated loss model contains it."""
     sizes = np.asarray(paper.federation.sizes)
     return Clients(
         weight=sizes / sizes.sum(),

@@ -379,7 +379,7 @@ class SizeRuns:
 
         Under the audition the joint loss does not count, and there are separate cases for solo models.
         """
-        if isinstance(payer.rule, Audition):
+        if isinstance(payer.contract, Audition):
             names = ("solo_liar", "shift")
             alone = np.concatenate([each["alone"] for each in self.results], axis=1)
             lied = np.repeat(self.losses, [len(each["solo_liar"]) for each in self.results])[None] + np.zeros_like(
@@ -411,9 +411,9 @@ def rule_finding(runs: SizeRuns, payer: Payer) -> RuleFinding:
     best = 1 + int(found.gain[1:, on_pilot].mean(axis=1).argmax())
     measured = ~on_pilot
     pay, cost = float(found.pay[measured].mean()), float(found.cost[measured].mean())
-    spread = float(pay_spread(runs, payer.rule)(np.arange(len(runs.results))))
-    if isinstance(payer.rule, Audition):  # of more clients than those who lie
-        pay = float(np.concatenate(runs.honest_pay(payer.rule)[runs.design.pilot_draws :]).mean())
+    spread = float(pay_spread(runs, payer.contract)(np.arange(len(runs.results))))
+    if isinstance(payer.contract, Audition):  # of more clients than those who lie
+        pay = float(np.concatenate(runs.honest_pay(payer.contract)[runs.design.pilot_draws :]).mean())
 
     def estimate(point: int, unit: float) -> Estimate:
         return mean_share(found.gain[point, measured], unit, draw[measured])

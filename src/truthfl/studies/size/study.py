@@ -127,7 +127,7 @@ def _found(
     if solo is not None and not solo.reason:
         contract = audition_for(design, size, clients, training, solo, fitted)
         payers["audition"] = Payer(contract, clients, training, contract.audition_pay)
-    cost = work_cost(clients, training, Strategies.truthful(payers["lceme"].rule.batch_size))
+    cost = work_cost(clients, training, Strategies.truthful(payers["lceme"].contract.batch_size))
     by_model = fitted.worth(size, design)
     labels, spread = design.labels_each(size), float(runs.loss_spread(np.arange(len(runs.results))))
     finding = SizeFinding(
@@ -159,7 +159,7 @@ def _laws(design: SizeDesign, runs: Sequence[SizeRuns], lceme: Sequence[Payer]) 
     def worth(draws: IntArray) -> FloatArray:
         return np.asarray(rises[:, draws].mean(axis=-1).T)
 
-    spreads = [(pay_spread(each, payer.rule), _cost(each, payer)) for each, payer in zip(runs, lceme, strict=True)]
+    spreads = [(pay_spread(each, payer.contract), _cost(each, payer)) for each, payer in zip(runs, lceme, strict=True)]
 
     def lceme_spread(draws: IntArray) -> FloatArray:
         return np.stack([spread(draws) / cost for spread, cost in spreads], axis=-1)
@@ -173,7 +173,7 @@ def _laws(design: SizeDesign, runs: Sequence[SizeRuns], lceme: Sequence[Payer]) 
 
 def _cost(runs: SizeRuns, payer: Payer) -> float:
     """The cost of one client's honest work, with training alone where the contract asks for it."""
-    work = work_cost(payer.clients, payer.training, Strategies.truthful(payer.rule.batch_size))
+    work = work_cost(payer.clients, payer.training, Strategies.truthful(payer.contract.batch_size))
     return float(work[0] + np.broadcast_to(payer.audition_cost, (runs.size,))[0])
 
 

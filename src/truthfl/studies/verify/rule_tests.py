@@ -22,7 +22,7 @@ from truthfl.contracts.lceme.contract import CALIBRATED, lceme, lceme_with_margi
 from truthfl.contracts.loss_model import LossModel, paper_bound, sound_bound
 from truthfl.contracts.payoff import work_cost
 from truthfl.contracts.planning import Plan
-from truthfl.contracts.registry import find_mechanism
+from truthfl.contracts.registry import find_contract
 from truthfl.contracts.setting import Clients, Constants, FloatArray, IntArray, Strategies, Training
 from truthfl.errors import InputError
 from truthfl.job import DataJob
@@ -159,7 +159,7 @@ def plan_of(job: DataJob, stored: Result) -> DrawnPlan:
     rounds, local_steps, step_size, momentum = stored["training"].tolist()
     terms = {name[len("term_") :]: values for name, values in stored.items() if name.startswith("term_")}
     participation = tuple(people.participation.tolist())
-    contract = find_mechanism(str(stored["kind"]))(batch_size=stored["batch_size"], **terms)  # type: ignore[call-arg]
+    contract = find_contract(str(stored["kind"]))(batch_size=stored["batch_size"], **terms)  # type: ignore[call-arg]
     of_all, solo = None, None
     if "labels" in stored:
         numbers = np.zeros(len(people), dtype=int)

@@ -28,8 +28,8 @@ from truthfl import (
     Prices,
     SoloResult,
     Training,
-    find_mechanism,
-    mechanism_kinds,
+    contract_kinds,
+    find_contract,
     register,
     unregister,
     work_cost,
@@ -124,7 +124,7 @@ def test_a_custom_contract_is_verified_in_real_training(bonus, tmp_path):
     assert 1.0 < own.pay_over_cost < 1 + BONUS_SHARE
     assert own.lying_pays  # it pays mostly for nothing, and this is found out
     assert "flat" in {other.rule for other in others}
-    assert bonus.kind in mechanism_kinds()
+    assert bonus.kind in contract_kinds()
 
 
 def test_a_contract_that_plans_nothing_cannot_be_verified(bonus, tmp_path, monkeypatch):
@@ -311,8 +311,8 @@ def test_a_contract_by_solo_models_is_verified(careful, tmp_path):
     ("terms", "sentence"),
     [
         ({}, "the contract 'with more' has additional terms, more; its plan must set them."),
-        ({"labels": 0.5}, "mechanism 'with more' plans labels that are not one whole number for each of 4 clients"),
-        ({"labels": 1e6}, "mechanism 'with more' plans labels that are not one whole number for each of 4 clients"),
+        ({"labels": 0.5}, "the contract 'with more' plans labels that are not one whole number for each of 4 clients"),
+        ({"labels": 1e6}, "the contract 'with more' plans labels that are not one whole number for each of 4 clients"),
     ],
 )
 def test_a_broken_plan_of_labels_is_one_sentence(terms, sentence):
@@ -429,7 +429,7 @@ def test_a_contract_in_a_file_goes_through_the_commands(tmp_path):
         ('use = "pay"', '[contract] use is \'pay\'; it must be "FILE.py:Class" or "module:Class".'),
         ("use = 3", '[contract] use is 3; it must be "FILE.py:Class" or "module:Class".'),
         ('use = "pay.py:CostAndHalf"\nkind = "lceme"', "[contract] kind and use are both given"),
-        ('use = "pay.py:Taken"', "a mechanism 'lceme' is registered already; choose another kind."),
+        ('use = "pay.py:Taken"', "a contract 'lceme' is registered already; choose another kind."),
     ],
 )
 def test_what_names_no_contract_is_one_sentence(tmp_path, section, sentence):
@@ -456,36 +456,36 @@ def broken(pay=lambda _: np.ones(2), batches=(10.0, 10.0), terms=(1.0, 1.0)):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "sentence"),
+    ("contract", "sentence"),
     [
         (
             broken(lambda _: np.array([1.0, np.nan])),
             "the pay of client 1 is nan; it must be finite.",
         ),
-        (broken(lambda _: np.ones(3)), "mechanism 'broken' pays an array of shape (3,); it must be (2,)."),
+        (broken(lambda _: np.ones(3)), "the contract 'broken' pays an array of shape (3,); it must be (2,)."),
         (
             broken(batches=(10.0, 0.5)),
             "a batch size of 0.5 for client 1; it must be a whole number from 1 to 100.",
         ),
         (broken(batches=(10.0, np.nan)), "plans a batch size of nan for client 1"),
         (broken(batches=(10.0, 101.0)), "plans a batch size of 101 for client 1"),
-        (broken(batches=(10.0,)), "mechanism 'broken' plans batch sizes of shape (1,); it must be (2,)."),
+        (broken(batches=(10.0,)), "the contract 'broken' plans batch sizes of shape (1,); it must be (2,)."),
         (broken(terms=(1.0, np.inf)), "the term 'amount' of client 1 is inf; it must be finite."),
         (broken(terms=(1.0, 2.0, 3.0)), "has terms that are not one number per client."),
     ],
 )
-def test_a_broken_mechanism_is_one_sentence(mechanism, sentence):
+def test_a_broken_contract_is_one_sentence(contract, sentence):
     with pytest.raises(InputError, match=re.escape(sentence)):
-        require_sound(mechanism, CLIENTS, 1.0)
+        require_sound(contract, CLIENTS, 1.0)
 
 
-def test_a_mechanism_without_a_plan_and_one_that_needs_more_than_a_job_collects():
+def test_a_contract_without_a_plan_and_one_that_needs_more_than_a_job_collects():
     with pytest.raises(InputError, match="the contract 'broken' has no plan; it can be studied, but not offered"):
         type(broken()).plan(None)
     with pytest.raises(InputError, match="pays by shapley contributions, which a job does not collect"):
-        require_collected(find_mechanism("shapley share"))
-    require_collected(find_mechanism("lceme"))
-    assert Evidence.SHAPLEY in find_mechanism("shapley share").needs
+        require_collected(find_contract("shapley share"))
+    require_collected(find_contract("lceme"))
+    assert Evidence.SHAPLEY in find_contract("shapley share").needs
 
 
 def test_a_job_that_cannot_collect_the_evidence_is_not_opened(tmp_path):
@@ -496,24 +496,24 @@ def test_a_job_that_cannot_collect_the_evidence_is_not_opened(tmp_path):
         assert book.entries() == []
 
 
-def test_two_mechanisms_cannot_share_a_kind():
+def test_two_contracts_cannot_share_a_kind():
     with pytest.raises(InputError, match="registered already"):
         register(type("Other", (Contract,), {"kind": "lceme", "pay": lambda *_: None}))
 
 
-@pytest.mark.parametrize("kind", mechanism_kinds())
-def test_every_registered_mechanism_keeps_the_interface(kind):
+@pytest.mark.parametrize("kind", contract_kinds())
+def test_every_registered_contract_keeps_the_interface(kind):
     """Planned, taken apart into one client's terms and put together again, it pays them the same."""
     if kind == "audition":
         made = plan_audition(AuditionInputs(CLIENTS, audition_measurement(len(CLIENTS)), Training(10), 1000.0)).contract
     else:
-        made = find_mechanism(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), Prices(1000.0)))
+        made = find_contract(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), Prices(1000.0)))
     claims = {"claimed_batch_size": 20.0, "contribution": Contribution(0.1, 0.5)}
     seen = Observation(0.4, delivered=3, asked=4, **claims)
     together = made.pay(seen)
     terms = made.terms()
     for i in range(2):
-        own = find_mechanism(kind).for_one(made.batch_size[i], {name: values[i] for name, values in terms.items()})
+        own = find_contract(kind).for_one(made.batch_size[i], {name: values[i] for name, values in terms.items()})
         assert own.pay(seen)[0] == together[i]
         low, high = own.pay_range(0.0, 2.0)
         whole = Observation(0.4, **claims)
