@@ -143,7 +143,7 @@ def _initial_params(federated: Federated, runs: Sequence[Run], start: ArrayLike 
     given, shape = np.asarray(start, dtype=np.float32), (len(runs), federated.model.size)
     if given.shape not in (shape, shape[1:]):
         raise InputError(f"start has shape {given.shape}; it must be {shape[1:]}, or {shape} with one model per run.")
-    return np.broadcast_to(given, shape)
+    return list(np.broadcast_to(given, shape))
 
 
 class _ThreadedEngine:
