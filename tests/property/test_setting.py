@@ -182,6 +182,8 @@ def test_what_is_written_down_stays():
         ((1, 1, 0.0), "step_size is 0; it must be a positive finite number."),
         ((1, 1, np.nan), "step_size is nan; it must be a positive finite number."),
         ((1, 1, "fast"), "step_size is 'fast'; it must be a number."),
+        ((1, 1, 0.1, -0.5), "momentum is -0.5; it must be a finite number, at least 0."),
+        ((1, 1, 0.1, 1), "momentum is 1; it must be below 1."),
     ],
 )
 def test_training(arguments, told):

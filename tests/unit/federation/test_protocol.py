@@ -212,6 +212,7 @@ def trains_the_same(tmp_path, plans, lively, step, job=None):
     with pytest.MonkeyPatch.context() as patched:  # the trainers know no validation
         patched.setattr(server, "validation_of", lambda *_: None)
         found = setting.go()
+    assert found.agreement.terms.momentum == setting.job.training.momentum
     fast, plain = by_the_trainers(setting, found)
     model = setting.model(found)
     assert np.abs(model - setting.scene.federated.model.init(setting.seed)).max() > 0.05

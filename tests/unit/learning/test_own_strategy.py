@@ -114,6 +114,10 @@ def test_a_strategy_without_a_model_or_of_another_process_is_told(tmp_path):
         "Silent returned no model in round 4; it must be one of shape (3,)."
     )
     assert "is an object of another process" in told(new_combiner, "live:FedAdam 123")
+    moving = replace(job, training=replace(job.training, momentum=0.5))
+    assert told(moving.server_side) == (
+        "momentum is 0.5 and reports are combined by a custom strategy, which keeps its own; momentum must be 0."
+    )
     with pytest.raises(InputError, match="of masked reports only the mean can be computed"):
         replace(job, privacy=replace(job.privacy, secure_aggregation=True))
 

@@ -1,13 +1,23 @@
 """The model after a round is tried on the operator's samples: what is refused, and that honest rounds are not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from helpers.bare_rounds import BareRounds
 from truthfl.contracts.setting import Training
 from truthfl.federation.protocol.validation import RECENT, Validation, noise_of, take_single_reports
 from truthfl.learning.data.federations import Data, ModelChoice, build_federation, clients_federation
-from truthfl.learning.pilot.honest_rounds import HonestRounds, WhoTrains, measure_report_bounds, pilot_rounds
-from truthfl.learning.training.aggregation import MEAN, new_combiner
+from truthfl.learning.pilot.honest_rounds import (
+    HonestRounds,
+    WhoTrains,
+    honest_lengths,
+    measure_report_bounds,
+    moments_of,
+    pilot_rounds,
+)
+from truthfl.learning.training.aggregation import MEAN, new_combiner, with_momentum
 from truthfl.learning.training.rounds import ClientChanges, make_engine
 from truthfl.learning.training.run import Run
 from truthfl.ledger.terms import bound_of_round
@@ -36,14 +46,14 @@ def bounds(side):
 class Job:
     """A job of fresh clients, whose rounds are validated."""
 
-    def __init__(self, honest_rounds, seed):
+    def __init__(self, honest_rounds, seed, momentum=0.0):
         self.federated, self.test = clients_federation(DATA, ModelChoice(), SIZES, TRAINING, split_seed=seed)
         run = Run(seed, STEP, BATCHES.astype(np.int64), np.ones(len(SIZES)), self.federated.true_labels())
         self.engine = make_engine(self.federated)
         self.changes = ClientChanges(self.federated, self.engine, run)
         self.validation = Validation(honest_rounds)
-        self.params = self.federated.model.init(seed)
-        self.changed = 0
+        self.params = self.before = self.federated.model.init(seed)
+        self.changed, self.momentum = 0, momentum
 
     def honest(self, round_):
         return self.changes.of(self.engine.pack(self.params), round_, np.arange(len(SIZES)))
@@ -56,7 +66,8 @@ class Job:
         candidate = self.params + (WEIGHT[:, None].astype(np.float32) * changes).sum(axis=0)
         fault = self.validation.judge(self.params, candidate, round_)
         if fault is None:
-            self.params, self.changed = candidate, self.changed + 1
+            moved = with_momentum(candidate, self.params, self.before, self.momentum)
+            self.params, self.before, self.changed = moved, self.params, self.changed + 1
         return fault
 
     @property
@@ -64,13 +75,47 @@ class Job:
         return self.federated.model.accuracy(self.params, self.test.features, self.test.labels)
 
 
-def test_honest_rounds_of_fresh_clients_are_practically_always_taken(honest_rounds):
-    """800 rounds of clients, draws and models that the pilot has not seen; a skipped one only costs a round."""
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_honest_rounds_of_fresh_clients_are_practically_always_taken(honest_rounds, momentum):
+    """Hundreds of rounds of clients, draws and models that the pilot has not seen; a skipped one only costs a round."""
     refused = 0
-    for seed in range(20):
-        job = Job(honest_rounds, 100 + seed)
+    for seed in range(10 if momentum else 20):
+        job = Job(honest_rounds, 100 + seed, momentum)
         refused += sum(job.round(round_) is not None for round_ in range(ROUNDS))
-    assert refused <= 4
+    assert refused <= (2 if momentum else 4)
+
+
+class Refusing:
+    """Takes no model after the second round."""
+
+    def judge(self, before, candidate, round_, noise):  # noqa: ARG002
+        return "the test says so" if round_ == 1 else None
+
+    def faults_of(self, *_):
+        return {}
+
+    def state(self):
+        return {}
+
+
+def test_a_round_that_is_refused_ends_momentum(tmp_path):
+    """The third round is then that of a job without momentum, in which the first and the third one add reports."""
+    models = {}
+    for momentum in (0.0, 0.5):
+        job = BareRounds(tmp_path / str(momentum), 3, rounds=4, masked=False, momentum=momentum)
+        _, view = job.go(validation=Refusing())
+        assert [entry.document.get("refused") for entry in view.rounds] == [None, "the test says so", None, None]
+        models[momentum] = [entry.document["model"] for entry in view.rounds]
+    same = [one == other for one, other in zip(*models.values(), strict=True)]
+    assert same == [True, True, True, False]
+
+
+def test_the_lengths_of_honest_reports_are_measured_with_momentum(side):
+    """Up to the second round it changes nothing."""
+    moving = replace(side, pilot=replace(side.pilot, training=replace(TRAINING, momentum=0.5)))
+    still, moved = (honest_lengths(one, BATCHES, 1, 1) for one in (side, moving))
+    same = (still == moved).all(axis=1)
+    assert moments_of(ROUNDS)[same].tolist() == [0, 1]
 
 
 def against(share, bounds, *, model=False):

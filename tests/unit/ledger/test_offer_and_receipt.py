@@ -109,6 +109,16 @@ def test_a_number_of_lies_that_is_none_makes_no_offer(tried):
     assert told(offer_from, document) == "this is no offer: lies_tried is no whole number from 0 on."
 
 
+@pytest.mark.parametrize("momentum", [1.0, -0.1, True, "half", float("nan")])
+def test_an_offer_with_a_momentum_that_is_none_is_refused(momentum):
+    document = an_offer(KEY, OPERATOR).document()
+    assert offer_from(document | {"job": document["job"] | {"momentum": 0.5}}).job.training.momentum == 0.5
+    document["job"]["momentum"] = momentum
+    assert told(offer_from, document) == "this is no offer: its momentum is no number from 0 and below 1."
+    document["job"] |= {"momentum": 0.5, "aggregation": "own"}
+    assert told(offer_from, document) == "this is no offer: it has momentum besides that of a custom strategy."
+
+
 @pytest.mark.parametrize(
     ("part", "name", "value"),
     [
