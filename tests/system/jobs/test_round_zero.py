@@ -13,6 +13,7 @@ from truthfl import Training
 from truthfl.contracts.formulas import SOLO_MEAN
 from truthfl.federation.operator.job_tally import describe_row
 from truthfl.federation.participant import participant
+from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol import final_model as final_module
 from truthfl.federation.protocol.final_model import audit, published_files, solo_file
 from truthfl.federation.protocol.messages import AUDITION_COMMIT, model_digest
@@ -21,7 +22,7 @@ from truthfl.federation.simulated.participants import grid_of
 from truthfl.home import participant_folder
 from truthfl.home.record import rounds_of
 from truthfl.job import DataJob, PrivacySettings
-from truthfl.learning.solo import solo_length, solo_mean
+from truthfl.learning.solo import alignments, solo_length, solo_losses, solo_mean
 from truthfl.ledger.book import Ledger, open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.command_rows import give_command
@@ -334,6 +335,7 @@ def bound(finished):
         (not_a_number, "it has NaN or infinity"),
         (lambda model: model[:-1], "its shape is"),
         (lambda model: model * np.float32(1e9), "it has a number beyond 1,000,000"),
+        (lambda model: -model, "it scores classes lower where they are right"),
     ],
 )
 def test_a_model_that_would_spoil_the_mean_is_refused_when_it_is_opened(change, reason, tmp_path, bound, monkeypatch):
@@ -378,6 +380,33 @@ def test_without_the_bound_such_a_model_passes_and_a_check_by_the_bound_finds_it
     assert held(setting, found) is None
     object.__setattr__(found.agreement.terms, "solo_bound", bound)
     assert "Ben's solo model is longer than the" in audit(found, *published_files(setting.folder, found.name))
+
+
+def test_a_model_times_minus_one_has_the_same_loss_and_is_found(finished):
+    """The test fits a factor to all scores, which may be negative; a mean with others has none."""
+    setting, found = finished
+    model, test = setting.scene.federated.model, setting.scene.test
+    models = np.load(solo_file(setting.folder / "models", found.name))[[0, 3]]
+    assert solo_losses(model, -models, test, 7) == pytest.approx(solo_losses(model, models, test, 7))
+    assert (alignments(model, models, test, 7) > 0.2).all()
+    assert alignments(model, -models, test, 7) == pytest.approx(-alignments(model, models, test, 7))
+    assert alignments(model, np.zeros_like(models), test, 7).tolist() == [0.0, 0.0]
+
+
+def test_an_opposed_model_that_was_taken_is_found(tmp_path, plans, monkeypatch):
+    honest = participant.audition_model
+
+    def audition_model(*arguments, client, **more):
+        made = honest(*arguments, client=client, **more)
+        return -made if client == 1 else made
+
+    monkeypatch.setattr(participant, "audition_model", audition_model)
+    monkeypatch.setattr(auditions, "_refuse_opposed", lambda *_: None)
+    setting = Setting(tmp_path, plans)
+    found = setting.go()
+    assert found.auditions["Ben"].document["passed"]
+    fault = audit(found, *published_files(setting.folder, found.name))
+    assert fault.startswith("the solo model of Ben scores classes lower where they are right")
 
 
 # The participant's side.
