@@ -76,9 +76,7 @@ def _population(job: DataJob, people: People, known, seed: int) -> Population:
     recipe = usual_recipe(pilot, people, int(numbers[0]))
     solo = measure_solo_curve(pilot, numbers, recipe)
     clients = known.clients
-    measured = replace(
-        known.measured, solo=solo, joint=None, audition_cost=clients.sample_cost * recipe.samples
-    )
+    measured = replace(known.measured, solo=solo, joint=None, audition_cost=clients.sample_cost * recipe.samples)
     contract = plan_audition(replace(known, measured=measured))
     data, partition = side.federated.data, side.federated.partition
     rows = [partition.rows_of(k)[asked_order(int(partition.sizes[k]), k, seed)] for k in range(len(partition))]

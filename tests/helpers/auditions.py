@@ -28,10 +28,12 @@ from truthfl.learning.solo import Recipe, train_alone
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import secret_from_seed
 from truthfl.ledger.documents import signed_offer
+from truthfl.ledger.entry import row_key, sign_row
 from truthfl.ledger.evidence import passes
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import signed_receipt
 from truthfl.ledger.settlement import settle
+from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import TriedLie
 
 NUMBERS = np.unique(np.rint(np.geomspace(20, 300, 24)))
@@ -74,6 +76,7 @@ def inputs(count=10, label_cost=1.0, sample_cost=0.0006, kappa=40_000.0, measure
     return AuditionInputs(clients, measured, Training(100), kappa, **changes)
 
 
+LIARS = ["truthful", "lazy labeler", "few labels", "truthful"]
 QUICK = PilotDesign(seeds=2, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 PLANNED_WITH, ALLOWED = 3.0, 10.0  # most_pay; `Plans` raise the caps afterwards
 CHANGES = (
@@ -145,6 +148,12 @@ class Setting:
     def entries(self):
         with open_ledger(self.folder / "ledger.db") as book:
             return book.entries()
+
+
+def signed_anew(entries, setting):
+    """The rows with signatures of their operator."""
+    key = row_key(read_key(setting.folder / "operator"))
+    return [replace(entry, signature=sign_row(key, entry.hash)) for entry in entries]
 
 
 class Meddler(InProcessGrid):

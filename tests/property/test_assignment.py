@@ -13,6 +13,7 @@ from truthfl import (
     LCEME,
     Clients,
     InfeasibleError,
+    InputError,
     LossModel,
     Training,
     labeling_floor,
@@ -358,3 +359,13 @@ def test_large_budgeted_federations_stay_within_budget():
     batches = optimal_batch_sizes(clients, model, training, loss_value=1e14, budget=budget)
     spent = float(clients.labeling_cost.sum() + price @ batches)
     assert 0.999 * budget < spent <= budget
+
+
+@given(federations())
+def test_without_rounds_there_is_no_assignment_and_no_contract(federation):
+    clients, training, model = federation.clients, replace(federation.training, rounds=0), federation.model
+    for formula in (labeling_floor, optimal_batch_sizes):
+        with pytest.raises(InputError, match="rounds is 0; it must be at least 1"):
+            formula(clients, model, training)
+    with pytest.raises(InputError, match="rounds is 0; it must be at least 1"):
+        lceme(clients, model, training, np.ones(len(clients)))

@@ -176,7 +176,7 @@ def test_what_is_written_down_stays():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((0, 1, 0.1), "rounds is 0; it must be at least 1."),
+        ((-1, 1, 0.1), "rounds is -1; it must be at least 0."),
         ((1.5, 1, 0.1), "rounds is 1.5; it must be a whole number."),
         ((1, 0, 0.1), "local_steps is 0; it must be at least 1."),
         ((1, 1, 0.0), "step_size is 0; it must be a positive finite number."),

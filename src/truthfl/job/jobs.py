@@ -105,7 +105,7 @@ class DataJob:
                 "masked reports only the mean can be computed."
             )
         _require_screening(self.server, self.contract, self.clients)
-        if not self.training.rounds and Evidence.SOLO_LOSS not in self.contract.mechanism.needs:
+        if not self.training.rounds and Evidence.SOLO_LOSS not in self.contract.load().needs:
             raise InputError(
                 f"[training] rounds is 0; it must be at least 1, for under the contract {self.contract.kind!r} nobody "
                 "trains alone before."

@@ -315,7 +315,7 @@ def solo_losses(
 
     A model whose scores are not finite, or all the same, has the loss of the class frequencies.
     """
-    chosen = np.argsort(bits(key(seed, Purpose.AUDITION), len(test)), kind="stable")[:MOST_TEST_SAMPLES]
+    chosen = _chosen(test, seed)
     scores, labels = _scores_on(model, test.features[chosen]), test.labels[chosen]
 
     def tested(first: int) -> Floats:
@@ -327,6 +327,26 @@ def solo_losses(
         each = map if workers == 1 or len(params) <= BLOCK else pool.map
         losses = list(each(tested, range(0, len(params), BLOCK)))
     return np.concatenate(losses) if losses else np.empty(0)
+
+
+def alignments(model: Model, params: NDArray[np.float32], test: LabeledSamples, seed: int) -> Floats:
+    """(models,) How much higher a class is scored on its own samples than on all; the same samples as `solo_losses`.
+
+    Honest models are above 0. A model times -1 is below, though its loss is as good: the fitted factor may be negative.
+    """
+    chosen = _chosen(test, seed)
+    scores, labels = _scores_on(model, test.features[chosen]), test.labels[chosen]
+    aligned = []
+    for one in params:
+        with np.errstate(over="ignore", invalid="ignore"):
+            wide = standardized(scores(one)[None].astype(np.float64))[0][0]
+        aligned.append(float((wide - wide.mean(axis=0))[np.arange(len(labels)), labels].mean()))
+    return np.array(aligned)
+
+
+def _chosen(test: LabeledSamples, seed: int) -> NDArray[np.int64]:
+    """The test samples on which solo models are tested."""
+    return np.argsort(bits(key(seed, Purpose.AUDITION), len(test)), kind="stable")[:MOST_TEST_SAMPLES]
 
 
 def _scores_on(model: Model, features: Features) -> Callable[[Params], NDArray[np.float32]]:

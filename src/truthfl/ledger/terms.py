@@ -253,7 +253,8 @@ class JobTerms:
     instructions      what the operator says about the classes, with digests of the examples; None for nothing
     payment_note      how and when the operator pays, in their own words; "" if not stated
     start             where the rounds start: "common", from the seed's model; "solo mean", from the mean of the solo
-                      models of those who passed, with the weights of the joint training
+                      models of those who passed, with the weights of the joint training; then a solo model that
+                      scores classes lower where they are right is not taken
     calibrated        whether the joint model is tested with a calibration: a factor of its scores, one bias per class
     solo_bound        the largest length (L2 norm) of a solo model that is taken; 0.0 for no bound
     """

@@ -10,7 +10,17 @@ import pytest
 import typer
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
-from helpers.auditions import QUICK, Meddler, Plans, Setting, audition_job, audition_job_file, other_reply
+from helpers.auditions import (
+    LIARS,
+    QUICK,
+    Meddler,
+    Plans,
+    Setting,
+    audition_job,
+    audition_job_file,
+    other_reply,
+    signed_anew,
+)
 from helpers.commands import told
 from helpers.databases import rewritten
 from helpers.small_jobs import known_plans  # noqa: F401
@@ -54,7 +64,6 @@ from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import audition_commitment, draw_seed, secret_from_seed
 from truthfl.ledger.checking import check
 from truthfl.ledger.documents import signed
-from truthfl.ledger.entry import row_key, sign_row
 from truthfl.ledger.evidence import NOT_OPENED
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.signing import read_key
@@ -62,7 +71,6 @@ from truthfl.ledger.terms import offer_from
 from truthfl.page.receipt_check import own_receipt_fault
 
 NAMES = ["Ada", "Ben", "Cleo", "Dora"]
-LIARS = ["truthful", "lazy labeler", "few labels", "truthful"]
 BEN = FIRST_NODE + 1
 HASTY = from_strategy("hasty reporter", batch_share=0.5, report_scale=0.5)  # honest in the audition
 
@@ -511,12 +519,6 @@ def no_longer_stopped(document):
 
 def asked_too(document):
     document["asked"] = ["Ada", "Ben", "Dora"]
-
-
-def signed_anew(entries, setting):
-    """The rows with signatures of their operator."""
-    key = row_key(read_key(setting.folder / "operator"))
-    return [replace(entry, signature=sign_row(key, entry.hash)) for entry in entries]
 
 
 @pytest.mark.parametrize(

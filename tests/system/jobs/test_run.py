@@ -182,7 +182,7 @@ def test_run_writes_results_and_a_report(tmp_path):
         ('"free rider", ', "", "[clients] behaviour has 3 entries; it must have 4, one per client."),
         ("dataset_size = [120, 120, 150, 90]", "dataset_size = [120, 0, 150, 90]", "dataset_size of Ben is 0"),
         ("sample_cost = 0.05", "sample_cost = nan", "sample_cost is nan for every client"),
-        ("rounds = 30", "rounds = 0", "[training] rounds is 0; it must be at least 1."),
+        ("rounds = 30", "rounds = 0", "[training] rounds is 0; it must be at least 1, for under the contract 'lceme' "),
         ("[model]", "[constants]\nsmoothness = 1\n[model]", "[constants] does not belong to a job with [data]"),
         ("loss_value = 4000.0", "confidence = 1.0", "[server] confidence is 1; it must be a number from 0.5"),
     ],

@@ -18,6 +18,7 @@ from helpers.auditions import Meddler, other_reply
 from helpers.bare_rounds import BATCH, DIGITS, SAMPLES, STEP, BareRounds
 from helpers.commands import told, within
 from helpers.participants import recoded
+from truthfl import Training
 from truthfl.errors import InputError
 from truthfl.federation.masking import participant as masked_reports
 from truthfl.federation.masking import server as masked_rounds
@@ -881,14 +882,16 @@ def test_where_one_has_too_much_weight_there_are_no_masked_rounds(tmp_path):
 
 
 def test_a_plan_whose_weights_no_sum_hides_is_not_masked_and_says_so():
-    def planned(weight, **privacy):
+    def planned(weight, rounds=3, **privacy):
         job = SimpleNamespace(privacy=PrivacySettings(**privacy), aggregation="mean")
         clients = MagicMock(weight=np.array(weight), participation=np.ones(len(weight)))
         clients.__len__.return_value = len(weight)
-        plan = SimpleNamespace(clients=clients)
+        plan = SimpleNamespace(clients=clients, training=Training(rounds))
         return planned_offers.masked_reports(job, plan), planned_offers.mask_warnings(job, plan)
 
     assert planned([0.5, 0.3, 0.2]) == (True, [])
+    assert planned([0.5, 0.3, 0.2], rounds=0) == (False, [])
+    assert planned([0.9, 0.05, 0.05], rounds=0, secure_aggregation=True) == (False, [])
     masked, warnings = planned([0.6, 0.2, 0.2])
     assert not masked
     assert warnings == [

@@ -10,6 +10,7 @@ import pytest
 
 from helpers.commands import told
 from helpers.participants import an_offer
+from truthfl.contracts.formulas import SOLO_MEAN
 from truthfl.federation.participant.round_guard import AskedRound, answering, asked_round
 from truthfl.federation.protocol.messages import model_digest
 from truthfl.home import node_state as model_slots
@@ -98,6 +99,32 @@ def test_the_first_model_is_that_of_the_terms(node):
     assert "another shape" in node.refuses(np.zeros(5, np.float32), round=0)
     assert "away from the last one" in node.refuses(at(2.1), round=2)  # who missed the first rounds knows it too
     node.answer(at(1.9), round=2)
+
+
+@pytest.fixture
+def from_solo(tmp_path):
+    """A node whose offer starts training from solo models that are at most 5 long."""
+    return Node(tmp_path, start=SOLO_MEAN, solo_bound=5.0)
+
+
+def test_a_first_model_from_solo_models_is_at_most_as_long_as_they_may_be(from_solo):
+    assert "is 5.1 away from 0; by the offer it is at most 5" in from_solo.refuses(at(5.1), round=0)
+    assert "another shape" in from_solo.refuses(np.zeros(5, np.float32), round=0)
+    assert "NaN" in from_solo.refuses(at(np.nan), round=0)
+    from_solo.answer(at(4.9), round=0)
+    assert "is 1.1 away from the last one" in from_solo.refuses(at(6.0), round=1)
+    from_solo.answer(at(5.8), round=1)
+
+
+def test_who_missed_the_first_rounds_allows_for_the_first_model_and_their_changes(from_solo):
+    assert "is 7.1 away from 0; by the offer it is at most 7" in from_solo.refuses(at(7.1), round=2)
+    from_solo.answer(at(6.9), round=2)
+
+
+def test_without_a_bound_on_solo_models_the_first_model_is_free(tmp_path):
+    node = Node(tmp_path, start=SOLO_MEAN)
+    node.answer(at(1e5), round=0)
+    assert "away from the last one" in node.refuses(at(1e5 + 2), round=1)
 
 
 def test_a_model_that_does_not_follow_from_the_last_is_refused(node):

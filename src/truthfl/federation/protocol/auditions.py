@@ -19,7 +19,7 @@ from truthfl.amounts import amount_text
 from truthfl.coded_text import CodedText, amount, coded, decimal, untranslated
 from truthfl.federation.operator.live_status import AUDITIONING
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
-from truthfl.federation.protocol.final_model import solo_file, tested_losses
+from truthfl.federation.protocol.final_model import OPPOSED, opposed, solo_file, tested_losses
 from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.known_models import (
     Tested,
@@ -101,6 +101,7 @@ def hold_auditions(
             refusals = Refusals()
             commitments = _collect_commitments(roster, agreement, view, labeled, refusals, progress)
             opened = _collect_openings(roster, agreement, commitments, refusals, key)
+            _refuse_opposed(roster, agreement, opened, refusals, side.test, secret)
             _confirm_openings(roster, agreement, opened, key)
             tested = _test(roster, agreement, opened, refusals, side.test, secret)
             known = known_models(roster.ledger, folder, roster.job_name, side, agreement)
@@ -238,6 +239,23 @@ def _ask_until_late(
                 refusals.of_client[name] = reason
         record()
     refusals.of_client |= dict.fromkeys(awaited.waiting, late)
+
+
+def _refuse_opposed(
+    roster: Roster,
+    agreement: Agreement,
+    opened: dict[str, Opened],
+    refusals: Refusals,
+    test: LabeledSamples,
+    secret: str,
+) -> None:
+    """Refuse models whose loss is good only because the test may turn their scores round; a mean cannot."""
+    names, model = list(opened), model_of(agreement.terms, roster.task)
+    against = opposed(agreement.terms, model, [opened[name].model for name in names], test, secret)
+    for name, turned in zip(names, against, strict=True):
+        if turned:
+            del opened[name]
+            refusals.of_client[name] = f"it {OPPOSED}"
 
 
 def _test(

@@ -28,7 +28,7 @@ from truthfl.learning.calibration import Calibration, calibration_of, fit_calibr
 from truthfl.learning.data.datasets import npy_bytes, npz_bytes, read_npy, read_npz
 from truthfl.learning.data.samples import LabeledImages, LabeledSamples
 from truthfl.learning.models.model import Model, Params
-from truthfl.learning.solo import solo_length, solo_losses, solo_mean
+from truthfl.learning.solo import alignments, solo_length, solo_losses, solo_mean
 from truthfl.learning.tasks.task_choice import TaskChoice
 from truthfl.learning.training.draws import Purpose, below, bits, key
 from truthfl.ledger.canonical import audition_commitment, draw_seed, test_set_digest
@@ -36,7 +36,7 @@ from truthfl.ledger.documents import final_fault
 from truthfl.ledger.entry import Item
 from truthfl.ledger.evidence import level_shifts
 from truthfl.ledger.job_view import LOST_START, JobView, job_view
-from truthfl.ledger.terms import Agreement, Offer
+from truthfl.ledger.terms import Agreement, JobTerms, Offer
 
 LATE, AWAY = "no word on the final model in time", "not connected when the final model was told"
 
@@ -90,6 +90,7 @@ def _absence(job: str, client: str, reason: str) -> Item:
 
 
 RELATIVE_TOLERANCE = 1e-5  # computers add floating-point numbers in different orders
+OPPOSED = "scores classes lower where they are right"
 SHIFT_TOLERANCE = 1e-2  # of a shift, in standard deviations of solo losses
 
 
@@ -273,6 +274,18 @@ def tested_losses(model: Model, models: Sequence[Params], test: LabeledSamples, 
     return [float(loss) for loss in solo_losses(model, np.stack(models), test, draw_seed(secret))]
 
 
+def opposed(
+    terms: JobTerms, model: Model, models: Sequence[Params], test: LabeledSamples, secret: str, limit: float = 0.0
+) -> list[bool]:
+    """Which solo models score classes lower where they are right; none where training does not start from their mean.
+
+    limit  of `alignments`
+    """
+    if not terms.starts_from_solo_models or not models:
+        return [False] * len(models)
+    return [bool(one < limit) for one in alignments(model, np.stack(models), test, draw_seed(secret))]
+
+
 def _solo_fault(view: JobView, path: Path, test: LabeledSamples, model: Model) -> str | None:
     """Recompute digests, commitments, losses and the shifts of their level from the solo models in this file."""
     assert view.test is not None
@@ -293,6 +306,9 @@ def _solo_fault(view: JobView, path: Path, test: LabeledSamples, model: Model) -
         committed = view.commitments[name].document["commitment"]
         if audition_commitment(offers[row].hash, document["salt"], models[row]) != committed:
             return f"{name} committed to another model"
+    against = opposed(terms, model, list(models[present]), test, view.test.document["secret"], -RELATIVE_TOLERANCE)
+    if any(against):
+        return f"the solo model of {offers[present[against.index(True)]].client.name} {OPPOSED}, and was taken"
     losses = tested_losses(model, list(models[present]), test, view.test.document["secret"])
     recomputed: dict[str, float | None] = {offer.client.name: None for offer in offers}
     for row, loss in zip(present, losses, strict=True):

@@ -146,7 +146,7 @@ def audition_payoffs(
     asked = rounds_asked(agreement, taking_part)
     own = {i: agreement.offers[i] for i in (range(len(agreement.offers)) if wanted is None else wanted)}
     loss, delivered = agreement.terms.expected_loss, asked
-    by_loss = any(offer.mechanism.pays_by_joint_loss for offer in own.values())
+    by_loss = any(offer.contract.pays_by_joint_loss for offer in own.values())
     if by_loss or not all(behaviours[i].truthful for i in own):
         start = _start(restricted, agreement, present, solo_models, draws.seed)
         params, delivered = _trained(restricted, agreement, taking_part, kinds, asked, start, draws.seed)

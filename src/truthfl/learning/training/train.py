@@ -92,7 +92,7 @@ def train(
         return train_in_blocks(other, federated, strategies, seeds, labels, step_sizes, start, evaluate_on, every)
     runs = make_runs(federated, strategies, seeds, labels, step_sizes)
     rounds = federated.training.rounds
-    step = rounds if every is None else whole_number("every", every, at_least=1)
+    step = max(rounds, 1) if every is None else whole_number("every", every, at_least=1)
     moments = np.array([*range(step, rounds, step), rounds], dtype=np.int64)
     data_sets = dict(evaluate_on or {})
     workers = usual_threads() if threads is None else whole_number("threads", threads, at_least=1)
