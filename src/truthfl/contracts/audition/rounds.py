@@ -38,7 +38,7 @@ STEP_SIZES = tuple(np.geomspace(0.01, 2.5, 7).tolist())
 STEPS_AROUND = (0.6, 1.0, 1.7)  # factors of a step size, when another momentum is tried
 ROUNDS_TRIED = (0.0, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0)  # shares of the most rounds
 FIRST_BATCH = 32
-BATCH_FACTORS = (0.5, 2.0, 4.0)
+BATCH_FACTORS = (0.5, 2.0, 4.0, 16.0)
 SHARES = (0.3, 0.55, 1.0)  # of the labels, for the joint curve
 WORTH_ELICITING = 0.1  # of label cost: computing that is too expensive for a fixed amount must be worth this much more
 
