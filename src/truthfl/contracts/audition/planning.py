@@ -39,7 +39,7 @@ from truthfl.contracts.contract import People, Prices
 from truthfl.contracts.formulas import COMMON
 from truthfl.contracts.lceme.pilot import WHOLE_PILOT_CLIENTS, PilotMeasurement, measure_pilot
 from truthfl.contracts.planning import PilotSide, Plan
-from truthfl.contracts.setting import Clients, FloatArray, IntArray
+from truthfl.contracts.setting import Clients, FloatArray, IntArray, require_rounds
 from truthfl.errors import InfeasibleError
 from truthfl.learning.data.federations import ServerSide
 from truthfl.learning.people.labels import ask_for_labels
@@ -59,6 +59,7 @@ MOST_PILOTS = 5
 def plan_on_pilot(mechanism: type[Audition], side_and_design: PilotSide, people: People, prices: Prices) -> Plan:
     """Plan the job; the design is that of the second pilot."""
     side, tune_step, design = side_and_design.server, side_and_design.tune_step, side_and_design.design
+    require_rounds(side.pilot.training, "[training] rounds")  # as long as `start` is COMMON
     sizes, name = people.dataset_size, people.name
     numbers = label_numbers(int(sizes.max()), len(side.pilot.data))
     pilot_clients = draw_pilot_clients(side, int(numbers[-1]), PILOT_SEED)
