@@ -13,6 +13,7 @@ from flwr.app import Message
 from helpers.participants import SECRET, TEST_SET, Ada, a_round, an_offer, changed
 from helpers.small_jobs import SMALL_JOB, UNMASKED
 from truthfl import Clients, Training
+from truthfl.contracts.audition.joint import JointAudition, JointMeasurement
 from truthfl.contracts.audition.level import SoloCurve
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.audition.plan import AuditionInputs, AuditionMeasurement
@@ -55,13 +56,22 @@ def measurement(count, solo=None, **changes):
         "solo": curve() if solo is None else solo,
         "joint_curve": 60.0,
         "joint_curve_error": 3.0,
+        "audition_cost": np.full(count, 2.0),
+        "batch": 16.0,
+    }
+    return AuditionMeasurement(**(values | changes))
+
+
+def joint_measurement(count, **changes):
+    """Of computing that is paid by the joint loss."""
+    values = {
         "constant": 0.3,
         "sampling": np.full(count, 0.03),
         "absence": np.full(count, 0.01),
+        "presence_curve": 60.0,
         "loss_error": 0.015,
-        "audition_cost": np.full(count, 2.0),
     }
-    return AuditionMeasurement(**(values | changes))
+    return JointMeasurement(**(values | changes))
 
 
 def inputs(count=10, label_cost=1.0, sample_cost=0.0006, kappa=40_000.0, measured=None, **changes):
@@ -83,7 +93,7 @@ CHANGES = (
     ('"lceme"', '"audition"'),
     ("rounds = 30", "rounds = 12\nstep_size = 1.5"),
     ("loss_value = 4000.0", "loss_value = 20000.0"),
-    ("sample_cost = 0.05", "sample_cost = 0.01"),
+    ("sample_cost = 0.05", "sample_cost = 0.001"),
     ('"truthful", "free rider", "truthful", "small batch"', '"truthful", "truthful", "truthful", "truthful"'),
 )
 
@@ -108,7 +118,7 @@ def audition_job(folder, behaviours=None, **server):
 
 
 class Plans:
-    """Plans, made once per set of clients. They raise the joint part, which hardly counts in such a small job."""
+    """Plans, made once per set of clients. They raise computing pay, which hardly counts in such a small job."""
 
     def __init__(self):
         self.made = {}
@@ -120,10 +130,7 @@ class Plans:
         key = json.dumps(told, sort_keys=True)
         if key not in self.made:
             plan = make(replace(job, server=replace(job.server, most_pay=PLANNED_WITH)), side, QUICK)
-            all_alike = np.ones(len(plan.clients))
-            contract = replace(
-                plan.contract, joint_slope=300.0 * all_alike, joint_base=150.0 * all_alike, joint_cap=400.0 * all_alike
-            )
+            contract = replace(plan.contract, computing_base=np.full(len(plan.clients), 150.0))
             self.made[key] = replace(plan, contract=contract)
         return self.made[key]
 
@@ -177,9 +184,10 @@ def other_reply(content, like):
 RECIPE = {"steps": 100, "batch_size": 16, "step_size": 0.5, "penalty": 0.01, "shifts": 4}
 TERMS = {
     "labels": 50.0, "solo_level": 1.0, "solo_spread": 0.1, "gate": 0.4,
-    "label_slope": 200.0, "label_base": 90.0, "label_cap": 151.8,
-    "joint_slope": 300.0, "joint_base": 40.0, "joint_cap": 70.0,
-    "joint_constant": 0.4, "joint_curve": 20.0, "total_labels": 200.0, "audition_pay": 2.0,
+    "label_slope": 200.0, "label_base": 90.0, "label_cap": 151.8, "audition_pay": 2.0, "computing_base": 40.0,
+}  # fmt: skip
+JOINT_TERMS = TERMS | {
+    "joint_slope": 300.0, "joint_cap": 70.0, "joint_constant": 0.4, "joint_curve": 20.0, "total_labels": 200.0,
 }  # fmt: skip
 LIES = (
     TriedLie("fewer labels", "half of the labels", 0.5, 4, 1.0, 0.02, 0.005, 0.25, 0.03),
@@ -188,14 +196,14 @@ LIES = (
 )
 
 
-def an_audition_offer(key, operator, terms=None, **changes):
-    """The offer; `terms` are changes to its terms of pay."""
+def an_audition_offer(key, operator, terms=None, kind=Audition, **changes):
+    """The offer; `terms` are changes to its terms of pay, which are those of this kind."""
     offer = an_offer(
         key, operator,
-        contract=Audition.kind, formula=Audition.formula, dropping_out=Audition.dropping_out,
+        contract=kind.kind, formula=kind.formula, dropping_out=kind.dropping_out, calibrated=True,
         rounds=5, expected_loss=0.5, loss_error=0.05, recipe=RECIPE, audition_seconds=3600.0,
         samples=50, batch_size=4, labeling_cost=60.0, sample_cost=0.5, audition_cost=2.0, lies=LIES,
-        pay=TERMS | (terms or {}),
+        pay=(JOINT_TERMS if kind is JointAudition else TERMS) | (terms or {}),
     )  # fmt: skip
     return signed_offer(changed(offer, **changes), operator)
 
@@ -211,6 +219,7 @@ def an_audition_receipt(folder, offer, answer, operator, *, solo_loss, reason=No
     }  # fmt: skip
     tested = {
         "model": "cd" * 32, "test_set": TEST_SET, "samples": 2000, "secret": SECRET, "loss": loss, "accuracy": 0.9,
+        "raw_loss": loss + 0.1, "calibration": {"factor": 1.5, "biases": [0.0] * len(job.classes)},
     }  # fmt: skip
     with open_ledger(Path(folder) / "ledger.db", operator) as book:
         book.append(job.name, "job", "job", {"commitment": job.commitment})
