@@ -564,7 +564,7 @@ class Honest:
 
 @dataclass(frozen=True, eq=False)
 class Lied:
-    """Results of lies, arrays (points, cases); fields as in `lie_runs.LieLosses`."""
+    """Results of lies, arrays (points, cases); fields as in `LieLosses`."""
 
     loss: FloatArray
     delivered: FloatArray

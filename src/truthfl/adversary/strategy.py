@@ -54,6 +54,7 @@ class LiePoint:
     scale       factor of the report in the first round (of an echo or garbage: in every round)
     last_scale  factor of a scaled report in the last round; between them it changes linearly
     noise       of an echo: the noise's length, as a share of the echo's
+    momentum    of an echo: how much each change counts beside the one after it
     recipe      of the solo model, for contracts that use it
     """
 
@@ -65,6 +66,7 @@ class LiePoint:
     last_scale: float = 1.0
     noise: float = 0.0
     recipe: SoloRecipe = SoloRecipe.PRESCRIBED
+    momentum: float = 0.0
 
     @property
     def computes(self) -> bool:
@@ -83,11 +85,12 @@ class LiePoint:
         elif self.labels == 0 and (rest is not Unlabeled.PREDICTED or not self.computes):
             rest = Unlabeled.DRAWN
         if self.computes:
-            return replace(self, rest=rest, noise=0.0, recipe=recipe)
-        noise = self.noise if self.report is ReportKind.ECHO else 0.0
+            return replace(self, rest=rest, noise=0.0, momentum=0.0, recipe=recipe)
+        echo = self.report is ReportKind.ECHO
+        noise, momentum = (self.noise, self.momentum) if echo else (0.0, 0.0)
         scale = self.scale if self.report in (ReportKind.ECHO, ReportKind.GARBAGE) else 1.0
         labels, rest = (self.labels, rest) if solo else (0.0, Unlabeled.DRAWN)
-        return LiePoint(labels, rest, 0.0, self.report, scale, scale, noise, recipe)
+        return LiePoint(labels, rest, 0.0, self.report, scale, scale, noise, recipe, momentum)
 
     @property
     def kind(self) -> str:
@@ -142,13 +145,18 @@ class LiePoint:
             last_report_scale=None if self.last_scale == self.scale or not self.computes else self.last_scale,
             computes=self.computes,
             fabricate=fabricate,
-            remembers=0 if fabricate is None or self.report is ReportKind.LAST_BIT else 1,
+            remembers=0 if fabricate is None or self.report is ReportKind.LAST_BIT else self._remembered,
             solo_recipe=self.recipe,
         )
 
+    @property
+    def _remembered(self) -> int:
+        """How many earlier models the report is made of."""
+        return REMEMBERED if self.momentum else 1
+
     def _fabricator(self) -> Fabricator | None:
         if self.report is ReportKind.ECHO:
-            return Echo(self.scale, self.noise)
+            return Echo(self.scale, self.noise, self.momentum)
         if self.report is ReportKind.GARBAGE:
             return Garbage(self.scale)
         return LastBit() if self.report is ReportKind.LAST_BIT else None
@@ -166,8 +174,9 @@ class LiePoint:
             parts.append(f"solo model {WORDS_OF_RECIPE[self.recipe]}")
         if not self.computes:
             noise = f" with noise × {self.noise:g}" if self.noise else ""
+            momentum = f" with momentum {self.momentum:g}" if self.momentum else ""
             report = {
-                ReportKind.ECHO: f"echo × {self.scale:g}{noise}",
+                ReportKind.ECHO: f"echo × {self.scale:g}{momentum}{noise}",
                 ReportKind.GARBAGE: f"garbage × {self.scale:g}",
                 ReportKind.LAST_BIT: "last bit",
             }.get(self.report, "sends nothing")
@@ -215,12 +224,13 @@ REPORTS = (ReportKind.SCALED, ReportKind.ECHO, ReportKind.GARBAGE, ReportKind.LA
 CHANCE_OF_REPORT = (0.76, 0.12, 0.08, 0.04)
 RESTS, RECIPES = tuple(Unlabeled), tuple(SoloRecipe)
 MOST_NOISE = 2.0
+MOST_MOMENTUM, REMEMBERED = 0.95, 8  # of echoes; models that an echo with momentum is made of
 
 HONEST = 1 / 3  # chance that a random point has the honest value of labels, batch or scale
 NO_LABELS = 1 / 4  # chance that a random point that does not label honestly has no labels at all
 FALLING = 1 / 4  # chance that the scale of a random point changes over the rounds
 STEP = 0.6  # standard deviation of the logarithm of a factor between a point and its neighbour
-LABEL_STEP, NOISE_STEP = 0.15, 0.3  # standard deviations of the steps of labels and noise
+LABEL_STEP, NOISE_STEP, MOMENTUM_STEP = 0.15, 0.3, 0.2  # standard deviations of the steps of these
 RETURN = 0.15  # chance that a coordinate of a neighbour takes the honest value, or another kind of rest or report
 
 
@@ -269,7 +279,8 @@ class LieSpace:
         scale = 1.0 if random.random() < HONEST and report is ReportKind.SCALED else _between(random, *limits)
         last = _between(random, SCALES[0], scale) if random.random() < FALLING else scale
         noise = float(random.uniform(0.0, MOST_NOISE)) if random.random() < 0.5 else 0.0
-        point = LiePoint(labels, _rest(random), batch, report, scale, last, noise)
+        momentum = float(random.uniform(0.0, MOST_MOMENTUM)) if random.random() < 0.5 else 0.0
+        point = LiePoint(labels, _rest(random), batch, report, scale, last, noise, momentum=momentum)
         return self._rounded(replace(point, recipe=self._recipe(random)) if self.solo else point)
 
     def _recipe(self, random: np.random.Generator) -> SoloRecipe:
@@ -291,7 +302,9 @@ class LieSpace:
         report = _report(random) if chance[5] < RETURN else point.report
         most = _scales(report)[1]
         noise = min(abs(point.noise + float(random.normal(0.0, NOISE_STEP))), MOST_NOISE) if point.noise else 0.0
-        near = LiePoint(labels, rest, batch, report, min(scale, most), min(last, most), noise, point.recipe)
+        momentum = min(abs(point.momentum + float(random.normal(0.0, MOMENTUM_STEP))), MOST_MOMENTUM)
+        momentum = momentum if random.random() < 0.5 else point.momentum
+        near = LiePoint(labels, rest, batch, report, min(scale, most), min(last, most), noise, point.recipe, momentum)
         return self._rounded(
             replace(near, recipe=self._recipe(random)) if self.solo and random.random() < RETURN else near
         )
@@ -310,7 +323,10 @@ class LieSpace:
         labels, batch, scale, last_scale, noise = (
             float(f"{number:.3g}") for number in (point.labels, point.batch, point.scale, point.last_scale, point.noise)
         )
-        rounded = replace(point, labels=labels, batch=batch, scale=scale, last_scale=last_scale, noise=noise)
+        momentum = float(f"{point.momentum:.2g}")
+        rounded = replace(
+            point, labels=labels, batch=batch, scale=scale, last_scale=last_scale, noise=noise, momentum=momentum
+        )
         return rounded.canonical(solo=self.solo)
 
 

@@ -443,7 +443,7 @@ def solo_mean(models: NDArray[np.float32], weights: Sequence[float]) -> Params:
     return total.astype(np.float32)
 
 
-SOLO_BOUND = 3.0  # an opened solo model may be this many times as long as the longest of the pilot clients
+SOLO_BOUND = 1.5  # an opened solo model may be this many times as long as the longest of the pilot clients
 
 
 def longest_model(models: NDArray[np.float32]) -> float:

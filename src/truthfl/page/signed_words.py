@@ -69,6 +69,12 @@ PARTS = (  # words, key in the catalogues, names of the numbers
     ("solo model with shifts", "lie.solo_shifts", ()),
     (rf"echo × {NUMBER}", "lie.echo", ("number",)),
     (rf"echo × {NUMBER} with noise × {NUMBER}", "lie.echo_noise", ("number", "noise")),
+    (rf"echo × {NUMBER} with momentum {NUMBER}", "lie.echo_momentum", ("number", "momentum")),
+    (
+        rf"echo × {NUMBER} with momentum {NUMBER} with noise × {NUMBER}",
+        "lie.echo_momentum_noise",
+        ("number", "momentum", "noise"),
+    ),
     (rf"garbage × {NUMBER}", "lie.garbage", ("number",)),
     ("last bit", "lie.last_bit", ()),
     ("sends nothing", "lie.nothing", ()),

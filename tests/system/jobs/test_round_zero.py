@@ -263,6 +263,15 @@ def test_a_file_that_is_put_back_is_used(tmp_path, plans, finished, monkeypatch)
     assert found.rounds[-1].document["model"] == finished[1].rounds[-1].document["model"]
 
 
+def test_a_job_file_may_have_no_rounds_only_where_solo_models_are_trained(tmp_path):
+    job = audition_job(tmp_path)
+    without = replace(job, training=replace(job.training, rounds=0))
+    assert told(without.with_contract, "lceme") == (
+        "[training] rounds is 0; it must be at least 1, for under the contract 'lceme' nobody trains alone before."
+    )
+    assert told(without.plan, without.server_side()) == "[training] rounds is 0; it must be at least 1."
+
+
 # What the check finds.
 
 

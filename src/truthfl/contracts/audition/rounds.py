@@ -38,7 +38,7 @@ STEP_SIZES = tuple(np.geomspace(0.01, 2.5, 7).tolist())
 STEPS_AROUND = (0.6, 1.0, 1.7)  # factors of a step size, when another momentum is tried
 ROUNDS_TRIED = (0.0, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0)  # shares of the most rounds
 FIRST_BATCH = 32
-BATCH_FACTORS = (0.5, 2.0, 4.0)
+BATCH_FACTORS = (0.5, 2.0, 4.0, 16.0)
 SHARES = (0.3, 0.55, 1.0)  # of the labels, for the joint curve
 WORTH_ELICITING = 0.1  # of label cost: computing that is too expensive for a fixed amount must be worth this much more
 
@@ -113,21 +113,37 @@ class JointTraining:
 
     def models(self, jobs: Sequence[DrawnJob]) -> NDArray[np.float32]:
         """The joint models of these jobs if all are honest, (jobs, parameters)."""
-        return np.stack([self._trained(job) for job in jobs])
-
-    def _trained(self, job: DrawnJob) -> Params:
-        start = job.solo if self.start == SOLO_MEAN else job.federated.model.init(job.seed)
-        if not self.training.rounds:
-            return start
-        honest = Strategies.truthful(self.batches(job.federated.partition.sizes))
-        here = replace(job.federated, training=self.training)
-        with np.errstate(over="ignore", invalid="ignore"):
-            trained: Params = train(here, honest, job.seed, start=start).params[0]
-        return trained
+        return np.stack([_trained([self], job)[0] for job in jobs])
 
     def losses(self, jobs: Sequence[DrawnJob], test: LabeledSamples) -> tuple[FloatArray, FloatArray]:
         """(jobs,) The calibrated losses of the joint models, and their accuracies."""
         return cross_calibrated(jobs[0].federated.model, self.models(jobs), test)
+
+
+def _trained(options: Sequence[JointTraining], job: DrawnJob) -> NDArray[np.float32]:
+    """The joint models of this job by options that differ in the step size alone, (options, parameters)."""
+    how = options[0]
+    start = job.solo if how.start == SOLO_MEAN else job.federated.model.init(job.seed)
+    if not how.training.rounds:
+        return np.repeat(start[None], len(options), axis=0)
+    honest = Strategies.truthful(how.batches(job.federated.partition.sizes))
+    here, steps = replace(job.federated, training=how.training), [one.training.step_size for one in options]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return train(here, honest, [job.seed] * len(options), step_sizes=steps, start=start).params
+
+
+def _mean_losses(options: Sequence[JointTraining], jobs: Sequence[DrawnJob], test: LabeledSamples) -> list[float]:
+    """The calibrated loss of each option, averaged over the jobs; infinite where training diverges."""
+    groups: dict[JointTraining, list[int]] = {}
+    for number, one in enumerate(options):
+        groups.setdefault(replace(one, training=replace(one.training, step_size=1.0)), []).append(number)
+    losses = [0.0] * len(options)
+    for numbers in groups.values():
+        models = np.stack([_trained([options[k] for k in numbers], job) for job in jobs], axis=1)
+        for k, of_option in zip(numbers, models, strict=True):
+            found = cross_calibrated(jobs[0].federated.model, of_option, test)[0]
+            losses[k] = float(found.mean()) if np.isfinite(of_option).all() else np.inf
+    return losses
 
 
 @dataclass(frozen=True)
@@ -181,12 +197,12 @@ def tune_rounds(
     tried: dict[JointTraining, float] = {}
 
     def cost(how: JointTraining) -> float:
-        if how not in tried:
-            tried[how] = float(how.losses(jobs, test)[0].mean())
         return prices.loss_value * tried[how] + prices.cost(how)
 
     def best(options: Sequence[JointTraining]) -> JointTraining:
-        return min(dict.fromkeys(options), key=cost)
+        new = [one for one in dict.fromkeys(options) if one not in tried]
+        tried.update(zip(new, _mean_losses(new, jobs, test), strict=True))
+        return min(options, key=cost)
 
     batch = int(np.clip(min(FIRST_BATCH, prices.most_samples / max(most.total_steps, 1)), 1, smallest))
     momentum = 0.0 if is_own(aggregation) else FIRST_MOMENTUM

@@ -264,12 +264,14 @@ def _require_sizes(fabricator: Echo | Garbage) -> None:
 class Echo:
     """w + factor·(w − w'): the last change of the common model repeated, with noise; w if there is no earlier model.
 
-    factor  of the change
-    noise   length of noise in a random direction, as a share of the length of the reported change
+    factor    of the change
+    noise     length of noise in a random direction, as a share of the length of the reported change
+    momentum  of earlier changes: the change before counts this much, the one before that its square, and so on
     """
 
     factor: float = 1.0
     noise: float = 0.0
+    momentum: float = 0.0
 
     def __post_init__(self) -> None:
         _require_sizes(self)
@@ -277,6 +279,9 @@ class Echo:
     def __call__(self, received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG002
         def made() -> Params:
             change = last_change(received)
+            for earlier in range(2, len(received)):
+                share = change.dtype.type(self.momentum ** (earlier - 1))
+                change = change + share * (received[-earlier] - received[-earlier - 1])
             echoed = received[-1] + change.dtype.type(self.factor) * change
             if self.noise == 0:
                 return echoed
