@@ -119,7 +119,7 @@ def test_offers_ask_for_labels_and_say_the_recipe(honest, plans):
     for i, offer in enumerate(found.agreement.offers):
         assert offer.job.recipe == plan.recipe.document()
         assert offer.job.audition_seconds == 3600.0
-        assert offer.client.samples == plan.details.labels[i] <= setting.job.clients.dataset_size[i]
+        assert offer.client.samples == plan.contract.labels[i] <= setting.job.clients.dataset_size[i]
         assert offer.client.audition_cost == plan.solo_cost[i]
         assert offer_from(offer.document()).hash == offer.hash
     written = found.plans[-1].document["audition"]
@@ -221,16 +221,13 @@ def test_weights_of_those_who_passed_are_shares_of_theirs(stopped):
 
 def test_pay_is_by_the_formula(stopped):
     _, found = stopped
-    loss = found.test.document["loss"]
     for offer in found.agreement.offers:
         terms, settled = offer.client.pay, found.settlements[offer.client.name].document
         level = terms["solo_level"] + terms["solo_spread"] * settled["level_shift"]
         labels = terms["label_base"] + terms["label_slope"] * (level - settled["solo_loss"])
         assert settled["label_pay"] == pytest.approx(min(max(labels, 0.0), terms["label_cap"]))
         assert settled["passed"] == (settled["solo_loss"] - level <= terms["gate"])
-        expected = terms["joint_constant"] + terms["joint_curve"] / settled["present_labels"]
-        computing = min(max(terms["joint_base"] + terms["joint_slope"] * (expected - loss), 0.0), terms["joint_cap"])
-        assert settled["computing_pay"] == pytest.approx(computing if settled["passed"] else 0.0)
+        assert settled["computing_pay"] == (terms["computing_base"] if settled["passed"] else 0.0)
 
 
 # Replies of Ben that are changed on their way.
@@ -857,22 +854,20 @@ def dies_after_a_round(setting):
 
 @pytest.mark.parametrize("misfortune", [never_labels, labels_one_sample_12, dies_after_a_round])
 def test_what_one_does_not_do_is_not_taken_from_the_others(misfortune, tmp_path, plans, honest):
-    """Pay by the joint loss alone left them with less than nothing; here it is bounded, and expects what is there."""
+    """Computing is paid by reports, whatever the joint loss is without him."""
     setting = Setting(tmp_path, plans, label_seconds=0.01, round_seconds=0.02)
     found = setting.go(misfortune(setting))
     assert held(setting, found) is None
     before = honest[1].settlements
     for offer in found.agreement.offers:
-        name, terms = offer.client.name, offer.client.pay
+        name = offer.client.name
         settled = found.settlements[name].document
         assert settled["pay"] >= 0
         if name == "Ben":
             continue
         assert (settled["passed"], settled["delivered"], settled["asked"]) == (True, 12, 12)
-        present = settled["present_labels"]
-        assert present < before[name].document["present_labels"]
-        expected = terms["joint_constant"] + terms["joint_curve"] / present
-        assert expected > offer.job.expected_loss, "with fewer labels more loss is expected, which she does not pay for"
+        assert settled["present_labels"] < before[name].document["present_labels"]
+        assert settled["computing_pay"] == before[name].document["computing_pay"]
         if misfortune is dies_after_a_round:
             assert settled["label_pay"] == before[name].document["label_pay"]
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from truthfl.federation.operator.job_tally import describe_row
+
 
 from helpers.auditions import LIARS, Meddler, Plans, Setting, audition_job, signed_anew
 from helpers.commands import told
