@@ -17,7 +17,14 @@ import numpy as np
 from truthfl.contracts.setting import Training
 from truthfl.learning.data.federations import Data, ModelChoice, server_side
 from truthfl.learning.pilot.honest_rounds import BOUND_DRAWS as DRAWS
-from truthfl.learning.pilot.honest_rounds import EXCEEDED, honest_lengths, largest_from_half, longest_honest, moments_of
+from truthfl.learning.pilot.honest_rounds import (
+    EXCEEDED,
+    honest_jobs,
+    honest_lengths,
+    largest_from_half,
+    longest_honest,
+    moments_of,
+)
 from truthfl.learning.pilot.honest_rounds import FIRST_BOUND_SEED as FIRST_SEED
 
 SIZES = (160,) * 10
@@ -35,8 +42,8 @@ def measure(model, rounds, step, batch, jobs):
     data = Data(source="mnist", pilot_samples=2000, test_samples=400)
     side = server_side(data, model, SIZES, Training(rounds, 1, step))
     batches = np.full(len(SIZES), float(batch))
-    seen = honest_lengths(side, batches, FIRST_SEED, DRAWS)
-    fresh = honest_lengths(side, batches, FIRST_SEED + DRAWS, jobs)
+    seen = honest_lengths(honest_jobs(side, batches))
+    fresh = honest_lengths(honest_jobs(side, batches, FIRST_SEED + DRAWS, jobs))
     beyond = [float((fresh > longest_honest(seen, share)[:, None]).mean(axis=1).max()) for share in (1e-2, 1e-3)]
     bounds = largest_from_half(moments_of(rounds), longest_honest(seen, EXCEEDED))
     beyond.append(float((fresh > bounds[:, None]).mean(axis=1).max()))

@@ -10,6 +10,7 @@ from truthfl.contracts.setting import Clients, Training
 from truthfl.federation.operator.live_status import LiveWriter
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
+from truthfl.federation.protocol.final_model import Evaluation
 from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.messages import codes_with_participants
 from truthfl.federation.protocol.offers import reach_agreement
@@ -79,8 +80,8 @@ class BareRounds:
         promise = Promise(
             clients,
             training,
-            loss,
             contract,
+            expected_loss=0.5,
             report_bounds=((0, self.bound),) if self.bound else (),
             masked=self.masked,
         )
@@ -102,7 +103,7 @@ class BareRounds:
             agreement = self._agreement(roster)
             view = job_view("job-1", ledger.entries())
             self.training = TrainingRun(
-                model_of(agreement.terms),
+                Evaluation(model_of(agreement.terms), DIGITS.take(np.arange(100))),
                 agreement,
                 self.folder / "checkpoint",
                 replace(agreement, offers=agreement.offers[:taking_part]),
@@ -127,5 +128,5 @@ class BareRounds:
         return Roster(grid or self.grid, ledger, "job-1", names, self.server, (8, 8, 1), live=self.live)
 
     def _train(self, ledger, roster):
-        params = train_rounds(roster, self.training, DIGITS.take(np.arange(100)), lambda _: None)
+        params = train_rounds(roster, self.training, lambda _: None)
         return params, job_view("job-1", ledger.entries())

@@ -70,9 +70,14 @@ def every_nth(inputs: AuditionInputs, step: int) -> AuditionInputs:
         dataset_size=whole.dataset_size[::step],
         participation=whole.participation[::step],
     )
-    own = {name: getattr(measured, name)[::step] for name in ("sampling", "absence", "audition_cost")}
-    curve = measured.joint_curve * (len(clients) / len(whole)) ** 2
-    return replace(inputs, clients=clients, measured=replace(measured, joint_curve=curve, **own))
+    joint = measured.joint
+    some = replace(
+        measured,
+        joint_curve=measured.joint_curve * (len(clients) / len(whole)) ** 2,
+        audition_cost=measured.audition_cost[::step],
+        joint=joint and replace(joint, sampling=joint.sampling[::step], absence=joint.absence[::step]),
+    )
+    return replace(inputs, clients=clients, measured=some)
 
 
 def narrow(search: Search, estimate: Callable[[float], float]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
+from truthfl.contracts.audition.joint import JointAudition
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.baselines import FlatPay, LeaveOneOutPay, PayPerClaimedSample, ShapleySharePay
 from truthfl.contracts.contract import Contract
@@ -22,6 +23,7 @@ from truthfl.texts import plain, plain_name
 ENTRY_POINTS = "truthfl.contracts"
 _BUILT_IN: tuple[type[Contract], ...] = (
     Audition,
+    JointAudition,
     LCEME,
     FlatPay,
     PayPerClaimedSample,

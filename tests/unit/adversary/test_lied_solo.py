@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from truthfl.adversary import measure
 from truthfl.adversary.measure import (
     Case,
     Honest,
@@ -18,6 +19,7 @@ from truthfl.adversary.measure import (
     train_lies,
 )
 from truthfl.adversary.strategy import TRUTH, LiePoint, LieSpace, ReportKind
+from truthfl.contracts.audition.joint import JointAudition
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.setting import Clients, Training
 from truthfl.contracts.solo import peer_shifts
@@ -66,9 +68,14 @@ def test_solo_losses_of_lies():
 def test_the_level_is_set_by_honest_others():
     excess = np.array([(honest_loss(client) - 0.6) / 0.05 for client in range(4)])
     np.testing.assert_allclose(honest_shifts(SPLIT, TERMS, [3, 1]), peer_shifts(excess)[[3, 1]], rtol=1e-2)
-    some = TERMS.of_clients(np.array([0, 1]), 4)  # the others stand for several clients
-    two = np.where(np.arange(4) < 2, excess, np.nan)
-    np.testing.assert_allclose(honest_shifts(SPLIT, some, [0]), peer_shifts(two)[[0]], rtol=1e-2)
+    three = TERMS.of_clients(np.array([2, 0, 3]))
+    np.testing.assert_array_equal(three.level, TERMS.level[[2, 0, 3]])
+
+
+def test_the_level_of_many_is_that_of_some_who_stand_for_them(monkeypatch):
+    monkeypatch.setattr(measure, "MOST_PEERS", 2)
+    excess = np.array([(honest_loss(client) - 0.6) / 0.05 for client in (0, 1, 3)])  # 0, 3 and the liar
+    np.testing.assert_allclose(honest_shifts(SPLIT, TERMS, [1]), peer_shifts(excess)[[1]], rtol=1e-2)
 
 
 def test_each_solo_model_is_trained_once():
@@ -92,21 +99,21 @@ def test_runs_with_and_without_solo_models():
     assert (without.shift == 0).all()
 
 
-def audition():
-    def each(value):
-        return np.full(4, float(value))
-
-    return Audition(
-        batch_size=each(8), labels=each(60), solo_level=each(0.6), solo_spread=each(0.05), gate=each(0.19),
-        label_slope=each(200), label_base=each(80), label_cap=each(120), joint_slope=each(100), joint_base=each(10),
-        joint_cap=each(30), joint_constant=each(0.4), joint_curve=each(24), total_labels=each(240),
-        audition_pay=each(5),
-    )  # fmt: skip
+FIXED = {
+    "batch_size": 8, "labels": 60, "solo_level": 0.6, "solo_spread": 0.05, "gate": 0.19, "label_slope": 200,
+    "label_base": 80, "label_cap": 120, "audition_pay": 5, "computing_base": 10,
+}  # fmt: skip
+JOINT = FIXED | {"joint_slope": 100, "joint_cap": 30, "joint_constant": 0.4, "joint_curve": 24, "total_labels": 240}
 
 
-def test_gains_count_the_solo_model_the_gate_and_the_computing_that_is_saved():
+def audition(kind, terms):
+    return kind(**{name: np.full(4, float(value)) for name, value in terms.items()})
+
+
+@pytest.mark.parametrize(("kind", "terms", "slope"), [(JointAudition, JOINT, 100), (Audition, FIXED, 0)])
+def test_gains_count_the_solo_model_the_gate_and_the_computing_that_is_saved(kind, terms, slope):
     clients = Clients(weight=[0.25] * 4, gradient_variance=1.0, sample_cost=0.1, labeling_cost=60.0, dataset_size=60)
-    payer = Payer(audition(), clients, TRAINING, audition_cost=5.0)
+    payer = Payer(audition(kind, terms), clients, TRAINING, audition_cost=5.0)
     unknown, one = np.full(1, np.nan), np.ones(1)
     honest = Honest(np.array([2]), np.array([0]), 0.5 * one, unknown, unknown, unknown, unknown, 0.6 * one, 0.0 * one)
     points = [FEW, RANDOM, ECHO, LiePoint(recipe=SoloRecipe.LONGER)]
@@ -121,9 +128,9 @@ def test_gains_count_the_solo_model_the_gate_and_the_computing_that_is_saved():
     assert found.cost == pytest.approx([60 + computing + 5])
     assert found.pay == pytest.approx([80 + 10])
     honest_left = 90 - 65 - computing
-    few = (80 - 200 * 0.1 + 10 - 100 * 0.02) - (18 + computing + 5)
+    few = (80 - 200 * 0.1 + 10 - slope * 0.02) - (18 + computing + 5)
     stopped = 0.0 - 5.0  # no labels, no rounds, no pay; the solo model costs the same
-    echo = (80 + 10 - 3) - (60 + 5)
+    echo = (80 + 10 - slope * 0.03) - (60 + 5)
     longer = (80 + 2 + 10) - (60 + computing + 20)
     np.testing.assert_allclose(found.gain[:, 0], np.array([few, stopped, echo, longer]) - honest_left)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.auditions import curve, inputs, measurement
+from helpers.auditions import curve, inputs, joint_measurement, measurement
 from helpers.small_jobs import ten_client_job_file
 from truthfl import (
     Clients,
@@ -20,21 +20,23 @@ from truthfl import (
     peer_shifts,
 )
 from truthfl.contracts.audition import labels as audition_labels
-from truthfl.contracts.audition import pilot as audition_pilot
 from truthfl.contracts.audition import plan as audition_plan
-from truthfl.contracts.audition.plan import _stationary, plan_audition
+from truthfl.contracts.audition.joint import _stationary
+from truthfl.contracts.audition.plan import plan_audition
+from truthfl.contracts.audition.rounds import MOST_CLIENTS, draw_jobs
 from truthfl.files import without_waiting_for_disk, write_file
 from truthfl.job import read_job
 from truthfl.learning.data.federations import server_side
 from truthfl.learning.pilot import constants as gradients
 from truthfl.learning.pilot.constants import measure_reduced_and_whole
 from truthfl.learning.pilot.reduced_federation import reduce_federation
+from truthfl.learning.solo import Recipe
 
 COUNT = 20_000
 
 
-def many(count=COUNT, **changes):
-    """Inputs of a plan for many different clients."""
+def many(count=COUNT, *, by_joint_loss=True, **changes):
+    """Inputs of a plan for many different clients; by default computing is paid by the joint loss."""
     rng = np.random.default_rng(5)
     size, weight = rng.integers(60, 400, count), rng.uniform(0.5, 1.5, count)
     clients = Clients(
@@ -45,13 +47,17 @@ def many(count=COUNT, **changes):
         dataset_size=size,
         participation=rng.uniform(0.2, 1.0, count),
     )
-    measured = measurement(
+    joint = joint_measurement(
         count,
-        curve(relative_spread=0.05),
         sampling=rng.uniform(0.005, 0.2, count) / count,
         absence=rng.uniform(0.0, 0.02, count) / count,
         loss_error=0.01 / count,
+    )
+    measured = measurement(
+        count,
+        curve(relative_spread=0.05),
         audition_cost=rng.uniform(0.5, 3.0, count),
+        joint=joint if by_joint_loss else None,
     )
     values = {"clients": clients, "loss_value": 400.0 * count**2, "measured": measured} | changes
     return replace(inputs(2), **values)
@@ -59,8 +65,7 @@ def many(count=COUNT, **changes):
 
 def settled(job):
     """The plan's arrays, and pay."""
-    plan, rng = plan_audition(job), np.random.default_rng(6)
-    contract = plan.contract
+    contract, rng = plan_audition(job), np.random.default_rng(6)
     excess = rng.standard_normal(len(contract.labels))
     excess[::50], excess[::70] = 30.0, np.nan
     seen = Observation(
@@ -70,7 +75,7 @@ def settled(job):
         asked=np.full(len(excess), 10),
     )
     terms = contract.terms()
-    return {**terms, "batch": contract.batch_size, "unproven": plan.unproven, "pay": contract.pay(seen)}
+    return {**terms, "batch": contract.batch_size, "pay": contract.pay(seen)}
 
 
 def test_thresholds_change_no_bit_of_plan_terms_and_pay(monkeypatch):
@@ -107,23 +112,24 @@ def test_the_batch_by_newton_solves_its_equation():
         np.testing.assert_allclose(price * (1.0 + 2.0 * rate * batch / v) * batch**2, stakes, rtol=1e-9)
 
 
+@pytest.mark.parametrize("by_joint_loss", [False, True])
 @pytest.mark.parametrize("bounds", ["expected", "caps"])
-def test_a_budget_searched_on_a_sample_first_is_kept_and_used_up(bounds, monkeypatch):
-    job = many()
+def test_a_budget_searched_on_a_sample_first_is_kept_and_used_up(bounds, by_joint_loss, monkeypatch):
+    job = many(by_joint_loss=by_joint_loss)
     job = replace(job, measured=replace(job.measured, budget_bounds=bounds))
 
     def paid(contract):
         if bounds == "caps":
-            return float((contract.label_cap + contract.joint_cap).sum())
-        return float((contract.label_base + contract.joint_base).sum())
+            return float(sum(part.sum() for part in contract.most_parts().values()))
+        return float((contract.label_base + contract.computing_base).sum())
 
-    full = paid(plan_audition(job).contract)
+    full = paid(plan_audition(job))
     monkeypatch.setattr(audition_plan, "MANY_TO_SEARCH", 1000)
     monkeypatch.setattr(audition_plan, "SAMPLE", 1000)
     for share in (0.6, 0.95):
-        total = paid(plan_audition(replace(job, budget=share * full)).contract)
+        total = paid(plan_audition(replace(job, budget=share * full)))
         assert share * full * (1.0 - 1e-4) < total <= share * full * (1.0 + 1e-12)
-    assert paid(plan_audition(replace(job, budget=1.01 * full)).contract) == full
+    assert paid(plan_audition(replace(job, budget=1.01 * full))) == full
 
 
 def test_batches_of_many_within_a_budget_leave_less_than_a_sample():
@@ -149,24 +155,16 @@ def replace_cost(clients, labeling_cost):
     return Clients(**{field: getattr(clients, field) for field in fields}, labeling_cost=labeling_cost)
 
 
-def test_the_federation_in_which_absence_is_measured_does_not_grow_with_the_clients(tmp_path, monkeypatch):
-    job = read_job(ten_client_job_file(tmp_path))
-    sizes = []
-    train = audition_pilot.train
-
-    def noted(federated, profiles, *words, **named):
-        sizes.append((len(federated.partition), int(profiles[0].assigned.sum())))
-        return train(federated, profiles, *words, **named)
-
-    monkeypatch.setattr(audition_pilot, "train", noted)
-    monkeypatch.setattr(audition_pilot, "ABSENCE_SEEDS", 1)
+def test_drawn_jobs_do_not_grow_with_the_clients_and_have_small_and_large_ones(tmp_path):
+    job, recipe = read_job(ten_client_job_file(tmp_path)), Recipe(5, 8, 0.5, 0.001, 0)
     for count in (150, 600):
-        side = server_side(job.data, job.model, [40] * count, Training(3, 1, 0.1), 0.5, job.task)
-        absence = audition_pilot.measure_absence(side, np.full(count, 8.0))
-        assert absence.shape == (count,)
-        np.testing.assert_allclose(absence, absence[0])
-    assert {clients for clients, _ in sizes} == {30}
-    assert max(drawn for _, drawn in sizes) <= 20 * 8 + audition_pilot.ABSENCE_BATCHES + 10
+        sizes = np.linspace(10, 40, count).astype(int)
+        side = server_side(job.data, job.model, sizes.tolist(), Training(3, 1, 0.1), 0.5, job.task)
+        one, other = draw_jobs(side, sizes, recipe, 2, 1)
+        assert len(one.models) == len(one.federated.partition) == MOST_CLIENTS
+        assert [one.federated.partition.sizes[k] for k in (0, -1)] == [10, 40]
+        assert one.labels == len(np.unique(one.federated.partition.rows)) == sum(one.federated.partition.sizes)
+        assert (one.federated.partition.rows != other.federated.partition.rows).any()
 
 
 @pytest.mark.parametrize("split", [{"split": "iid"}, {"split": "paper", "degree": 1.0}, {"split": "dirichlet"}])

@@ -9,7 +9,7 @@ from helpers.auditions import QUICK, audition_job_file
 from helpers.small_jobs import known_plans, ten_client_job_file  # noqa: F401
 from truthfl import InputError
 from truthfl.adversary.pilot_lies import presence_sentences
-from truthfl.contracts.audition.pilot import some_clients
+from truthfl.contracts.audition.rounds import draw_jobs
 from truthfl.contracts.lceme.pilot import measure_pilot
 from truthfl.contracts.setting import Strategies
 from truthfl.federation.operator.kept_jobs import kept_key
@@ -18,6 +18,7 @@ from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.job import read_job
 from truthfl.learning.pilot.runs import PilotDesign
+from truthfl.learning.solo import Recipe
 from truthfl.learning.training.train import train
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import secret_from_seed
@@ -67,10 +68,11 @@ def test_participation_that_is_no_chance_gets_a_sentence(tmp_path, value, told):
 
 def test_offers_tell_how_often_clients_are_asked_and_rounds_ask_those_who_are_drawn(tmp_path):
     """An audition in process: Ada is asked in half of the rounds, Cleo in three quarters; nothing is masked then."""
-    rare = ("sample_cost = 0.01", "sample_cost = 0.01\nparticipation = [0.5, 1.0, 0.75, 1.0]")
+    rare = ("sample_cost = 0.001", "sample_cost = 0.001\nparticipation = [0.5, 1.0, 0.75, 1.0]")
     job = read_job(audition_job_file(tmp_path, rare, privacy=""))
     job = replace(job, server=replace(job.server, most_pay=20.0))
-    assert sorted(some_clients(job.server_side(), 0).participation.tolist()) == [0.5, 0.75, 1.0, 1.0]
+    (drawn,) = draw_jobs(job.server_side(), np.full(4, 20), Recipe(5, 8, 0.5, 0.001, 0), 1, 0)
+    assert drawn.federated.participation.tolist() == [0.5, 1.0, 0.75, 1.0]
     out = tmp_path / "out"
     people = simulated_participants(job, job.simulated_federation(), out)
     with open_ledger(out / "ledger.db") as book:

@@ -5,10 +5,16 @@ import pytest
 
 from helpers.auditions import Plans, Setting
 from helpers.small_jobs import known_plans  # noqa: F401
+from truthfl.contracts.audition.planning import LEVEL_SEED, honest_jobs
+from truthfl.contracts.audition.rounds import LEVEL_DRAWS, draw_jobs
 from truthfl.learning.people.behaviour import Behaviour
-from truthfl.learning.pilot.honest_rounds import BOUND_DRAWS as DRAWS
-from truthfl.learning.pilot.honest_rounds import EXCEEDED, honest_lengths, largest_from_half, longest_honest, moments_of
-from truthfl.learning.pilot.honest_rounds import FIRST_BOUND_SEED as FIRST_SEED
+from truthfl.learning.pilot.honest_rounds import (
+    EXCEEDED,
+    honest_lengths,
+    largest_from_half,
+    longest_honest,
+    moments_of,
+)
 from truthfl.ledger.terms import bound_of_round
 
 ROUNDS = 12
@@ -35,17 +41,22 @@ def test_fresh_honest_rounds_keep_within_the_fitted_lengths(tmp_path, plans):
     is beyond the bound of its round, which is not far from what is honest in that round."""
     job = Setting(tmp_path, plans).job
     plan = plans(job, job.server_side())
-    lengths = honest_lengths(plan.side, plan.contract.batch_size, 100, 10)
-    fresh = honest_lengths(plan.side, plan.contract.batch_size, 500, 40)
+
+    def measured(first_seed, draws):
+        labels = plan.contract.labels.astype(int)
+        drawn = draw_jobs(plan.side, labels, plan.recipe, draws, first_seed)
+        return honest_lengths(honest_jobs(drawn, plan.details.how))
+
+    lengths, fresh = measured(100, 10), measured(500, 40)
     for share in (1e-2, 1e-3):
         beyond = (fresh > longest_honest(lengths, share)[:, None]).mean(axis=1).max()
         assert beyond < 3 * share + 3 / fresh.shape[1]
-    moments = moments_of(ROUNDS)
+    moments = moments_of(plan.training.rounds)
     bounds = np.array([bound_of_round(plan.report_bounds, int(moment)) for moment in moments])
     assert (fresh.max(axis=1) < bounds).all()
     assert (bounds < 10 * np.median(fresh, axis=1)).all()
-    measured = honest_lengths(plan.side, plan.contract.batch_size, FIRST_SEED, DRAWS)
-    assert bounds == pytest.approx(largest_from_half(moments, longest_honest(measured, EXCEEDED)), rel=1e-3)
+    in_plan = longest_honest(measured(LEVEL_SEED, LEVEL_DRAWS), EXCEEDED)
+    assert bounds == pytest.approx(largest_from_half(moments, in_plan), rel=1e-3)
 
 
 def test_a_bound_is_that_of_its_round_and_not_below_those_since_half_of_it():

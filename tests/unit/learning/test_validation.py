@@ -12,6 +12,7 @@ from truthfl.learning.data.federations import Data, ModelChoice, build_federatio
 from truthfl.learning.pilot.honest_rounds import (
     HonestRounds,
     WhoTrains,
+    honest_jobs,
     honest_lengths,
     measure_report_bounds,
     moments_of,
@@ -40,7 +41,7 @@ def honest_rounds(side):
 
 @pytest.fixture(scope="module")
 def bounds(side):
-    return measure_report_bounds(side, BATCHES)
+    return measure_report_bounds(honest_jobs(side, BATCHES))
 
 
 class Job:
@@ -113,7 +114,7 @@ def test_a_round_that_is_refused_ends_momentum(tmp_path):
 def test_the_lengths_of_honest_reports_are_measured_with_momentum(side):
     """Up to the second round it changes nothing."""
     moving = replace(side, pilot=replace(side.pilot, training=replace(TRAINING, momentum=0.5)))
-    still, moved = (honest_lengths(one, BATCHES, 1, 1) for one in (side, moving))
+    still, moved = (honest_lengths(honest_jobs(one, BATCHES, 1, 1)) for one in (side, moving))
     same = (still == moved).all(axis=1)
     assert moments_of(ROUNDS)[same].tolist() == [0, 1]
 

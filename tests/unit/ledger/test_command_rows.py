@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from helpers.auditions import an_audition_offer
 from helpers.commanded_jobs import soon
 from helpers.participants import an_offer
+from truthfl.contracts.audition.joint import JointAudition
 from truthfl.errors import InputError
 from truthfl.federation.operator.live_status import LABELING, LiveWriter, ServingInfo, read_serving, write_serving
 from truthfl.federation.operator.live_status import SERVING_FILE as FILE_NAME
@@ -212,19 +213,22 @@ def test_commands_are_not_looked_for_in_every_round(rows):
 
 LOSSES = st.floats(0.05, 5.0)
 OPERATOR = new_key()
-AUDITIONED = an_audition_offer(new_key(), OPERATOR, loss_by_rounds=(0.9, 0.4, 0.2, 0.1, 0.05, 0.0))
+RISE = (0.9, 0.4, 0.2, 0.1, 0.05, 0.0)
+AUDITIONED = an_audition_offer(new_key(), OPERATOR, kind=JointAudition, loss_by_rounds=RISE)
+PAID_FIXED = an_audition_offer(new_key(), OPERATOR)
 BY_LOSS = an_offer(new_key(), OPERATOR, rounds=5)
-BY_ROUNDS = an_offer(new_key(), OPERATOR, rounds=5, loss_by_rounds=(0.9, 0.4, 0.2, 0.1, 0.05, 0.0))
+BY_ROUNDS = an_offer(new_key(), OPERATOR, rounds=5, loss_by_rounds=RISE)
 
 
 @given(loss=LOSSES, solo=st.floats(0.1, 3.0), delivered=st.integers(0, 5), rise=st.floats(0, 1))
 def test_pay_after_an_early_end_or_a_removal_is_the_share_within_the_caps(loss, solo, delivered, rise):
     evidence = SoloEvidence(solo, 0.0, 150.0, rise)
-    one, all_ = (settled_for(AUDITIONED, loss, number, 5, evidence) for number in (delivered, 5))
-    assert 0 <= one.parts["label_pay"] <= AUDITIONED.client.pay["label_cap"]
-    assert 0 <= one.parts["computing_pay"] <= AUDITIONED.client.pay["joint_cap"] * delivered / 5 + 1e-9
-    assert one.parts["computing_pay"] == pytest.approx(all_.parts["computing_pay"] * delivered / 5)
-    assert one.parts["label_pay"] == all_.parts["label_pay"]
+    for offer, most in ((AUDITIONED, "joint_cap"), (PAID_FIXED, "computing_base")):
+        one, all_ = (settled_for(offer, loss, number, 5, evidence) for number in (delivered, 5))
+        assert 0 <= one.parts["label_pay"] <= offer.client.pay["label_cap"]
+        assert 0 <= one.parts["computing_pay"] <= offer.client.pay[most] * delivered / 5 + 1e-9
+        assert one.parts["computing_pay"] == pytest.approx(all_.parts["computing_pay"] * delivered / 5)
+        assert one.parts["label_pay"] == all_.parts["label_pay"]
 
 
 @given(loss=LOSSES, delivered=st.integers(0, 5))
@@ -250,10 +254,11 @@ def test_a_lost_model_is_paid_as_at_the_expected_loss(loss, solo, delivered, ris
         counted = counted_loss(offer, loss, rise, ended=True, lost=True)
         assert settled_for(offer, counted, delivered, 5).amount == pytest.approx(offer.expected_pay * delivered / 5)
     evidence = SoloEvidence(solo, 0.0, 150.0, rise)
-    counted = counted_loss(AUDITIONED, loss, rise, ended=True, lost=True, evidence=evidence)
-    one = settled_for(AUDITIONED, counted, delivered, 5, evidence, rise)
-    assert one.parts["computing_pay"] == pytest.approx(AUDITIONED.client.pay["joint_base"] * delivered / 5)
-    assert one.parts["label_pay"] == settled_for(AUDITIONED, loss, delivered, 5, evidence, rise).parts["label_pay"]
+    for offer in (AUDITIONED, PAID_FIXED):
+        counted = counted_loss(offer, loss, rise, ended=True, lost=True, evidence=evidence)
+        one = settled_for(offer, counted, delivered, 5, evidence, rise)
+        assert one.parts["computing_pay"] == pytest.approx(offer.client.pay["computing_base"] * delivered / 5)
+        assert one.parts["label_pay"] == settled_for(offer, loss, delivered, 5, evidence, rise).parts["label_pay"]
 
 
 def test_how_a_server_was_started_is_kept_for_its_users_eyes_alone(tmp_path):

@@ -96,7 +96,7 @@ def plan_on_pilot(contract: type[Audition], pilot: PilotSide, people: People, pr
         loss_error=level.error(prices.test_samples),
         loss_variance=level.sample_variance,
         side=here,
-        report_bounds=_report_bounds(jobs, how),
+        report_bounds=measure_report_bounds(honest_jobs(jobs, how)),
         solo_bound=longest_model(np.concatenate([one.models for one in jobs])),
         loss_by_rounds=loss_by_rounds,
         details=AuditionDetails(
@@ -206,9 +206,9 @@ def _joint_measurement(
     )
 
 
-def _report_bounds(jobs: list[DrawnJob], how: JointTraining) -> tuple[tuple[int, float], ...]:
-    """The lengths that one honest report in a million exceeds."""
-    honest = [
+def honest_jobs(jobs: list[DrawnJob], how: JointTraining) -> list[HonestJob]:
+    """These jobs, trained like this, for the lengths of their reports."""
+    return [
         HonestJob(
             replace(job.federated, training=how.training),
             how.batches(job.federated.partition.sizes),
@@ -217,7 +217,6 @@ def _report_bounds(jobs: list[DrawnJob], how: JointTraining) -> tuple[tuple[int,
         )
         for job in jobs
     ]
-    return measure_report_bounds(honest)
 
 
 def _left_out(people: People, asked: IntArray, inputs: AuditionInputs) -> dict[str, str]:
