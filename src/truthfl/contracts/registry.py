@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
+from truthfl.contracts.audition.joint import JointAudition
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.baselines import FlatPay, LeaveOneOutPay, PayPerClaimedSample, ShapleySharePay
 from truthfl.contracts.contract import Contract
@@ -27,6 +28,7 @@ _BUILT_IN: tuple[type[Contract], ...] = (
     PayPerClaimedSample,
     LeaveOneOutPay,
     ShapleySharePay,
+    JointAudition,
 )
 _REGISTERED: dict[str, type[Contract]] = {contract.kind: contract for contract in _BUILT_IN}
 

@@ -169,8 +169,8 @@ def _liar_sentence(outcome: RunOutcome, client: int, offer: Offer, settled: Sett
     if not settled.passed:
         limit = highest_passing_loss(offer, settled.level_shift)
         return (
-            f"{who} was stopped at the audition: the model's loss is {settled.solo_loss:.2f}, honest ones are above "
-            f"{limit:.2f} once in 10,000 times; they are paid {outcome.pay[client]:,.2f} and {left}."
+            f"{who} was stopped at the audition: the model's loss is {settled.solo_loss:.2f}, above {limit:.2f} "
+            f"it is far worse than honest ones; they are paid {outcome.pay[client]:,.2f} and {left}."
         )
     missing = settled.asked - settled.delivered
     reports = f", and {missing} of {settled.asked} reports were refused" if missing else ""
@@ -281,8 +281,8 @@ def _held_sentence(entry: Entry) -> str:
     if known is not None:
         return f"{name}'s solo model is nearly {known_model(known)}; it is not paid."
     return (
-        f"{name}'s solo model, with a loss of {entry.document['solo_loss']:.2f}, is better than honest ones are once "
-        "in 10,000 times. An operator would have been asked whether it is paid; here it is."
+        f"{name}'s solo model, with a loss of {entry.document['solo_loss']:.2f}, is far better than honest ones "
+        "usually are. An operator would have been asked whether it is paid; here it is."
     )
 
 
