@@ -198,7 +198,7 @@ def test_liars_are_stopped_and_told_and_the_others_go_on(stopped):
         assert settled["computing_pay"] == 0
         assert over is False
         assert f"The model has a loss of {row['solo_loss']:.2f}; " in sentence
-        assert "once in 10,000 times" in sentence
+        assert "a model is far worse than honest ones" in sentence
         assert sentence.endswith(f"are paid for labels by the formula: {settled['pay']:,} cent.")
         assert row["reason"] in sentence
 
