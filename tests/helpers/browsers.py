@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import tempfile
 import time
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from benchmarks.browser import NAMES, chromium
@@ -15,6 +17,7 @@ from benchmarks.browser import NAMES, chromium
 from helpers.commands import begun
 
 KEPT = {}
+WINDOWS = {}  # by browser and settings: the empty tab of a window that no test uses now
 OPENED = ExitStack()  # closed at the end of all tests
 
 
@@ -87,16 +90,35 @@ def browser():
 
 @contextmanager
 def looking(browser, url, **how):
-    """A page at this address; errors in it, and requests to other machines, fail the test."""
-    context = browser.new_context(**(how or DESKTOP))
-    page = context.new_page()
+    """A page at this address; errors in it, and requests to other machines, fail the test.
+
+    It is a tab beside an empty one, whose window is kept for the next test: opening a window is most of the work.
+    """
+    how = how or DESKTOP
+    kind = id(browser), json.dumps(how, sort_keys=True)
+    empty = WINDOWS.pop(kind, None) or browser.new_context(**how).new_page()
+    page = empty.context.new_page()
     page.set_default_timeout(NOT_FOUND_YET)
     page.watch = Watch(page)
     page.goto(url)
     yield page
-    context.close()
+    _forget_pages(empty)
+    WINDOWS[kind] = empty
     assert page.watch.elsewhere == []
     assert page.watch.trouble == []
+
+
+def _forget_pages(empty):
+    """Close the other tabs of this window, and forget what their pages have kept."""
+    for page in [page for page in empty.context.pages if page != empty]:
+        where = urlsplit(page.url)
+        page.close()
+        session = empty.context.new_cdp_session(empty)
+        session.send(
+            "Storage.clearDataForOrigin", {"origin": f"{where.scheme}://{where.netloc}", "storageTypes": "all"}
+        )
+        session.detach()
+    empty.context.clear_cookies()
 
 
 @contextmanager

@@ -175,7 +175,10 @@ def train_lies(
     if solo_terms is not None and not solo_terms.joint:
         shares = [_untrained_share(point, split.federated.training.rounds) for point in points]
         delivered = np.repeat(np.array(shares)[:, None], len(cases), axis=1)
-        return LieLosses(np.zeros_like(solo), delivered, np.full_like(solo, np.nan), empty, empty, solo, shift)
+        loss = np.zeros_like(solo)
+        if solo_terms.absence is not None and ABSENCE in points:
+            loss[list(points).index(ABSENCE)] = solo_terms.absence[[case.client for case in cases]]
+        return LieLosses(loss, delivered, np.full_like(solo, np.nan), empty, empty, solo, shift)
     loss, delivered = _losses(split, batch_size, points, cases, everybody, threads, solo_terms)
     if not coalitions:
         return LieLosses(loss, delivered, np.full_like(loss, np.nan), empty, empty, solo, shift)
@@ -390,6 +393,7 @@ class SoloTerms:
 
     start       where the joint training starts
     joint       whether pay depends on the joint loss; if not, nothing is trained jointly
+    absence     (N,) by how much the joint loss then rises without each client, by the plan; None: not known
     calibrated  whether the joint loss is that of calibrated models
     """
 
@@ -399,6 +403,7 @@ class SoloTerms:
     start: str = COMMON
     joint: bool = True
     calibrated: bool = False
+    absence: FloatArray | None = None
 
     def document(self) -> dict[str, Any]:
         """The terms as JSON values."""
@@ -406,24 +411,29 @@ class SoloTerms:
             "recipe": self.recipe.document(),
             "level": self.level.tolist(),
             "spread": self.spread.tolist(),
+            "absence": None if self.absence is None else self.absence.tolist(),
         }
 
     @classmethod
     def of_document(cls, document: dict[str, Any]) -> SoloTerms:
         """The terms with this document."""
-        arrays = {name: np.array(document[name]) for name in ("level", "spread")}
+        named = ("level", "spread", "absence")
+        arrays = {name: None if document[name] is None else np.array(document[name]) for name in named}
         return cls(**{**document, **arrays, "recipe": Recipe(**document["recipe"])})
 
     def of_clients(self, clients: IntArray) -> SoloTerms:
         """The terms of these clients."""
-        return replace(self, level=self.level[clients], spread=self.spread[clients])
+        absence = None if self.absence is None else self.absence[clients]
+        return replace(self, level=self.level[clients], spread=self.spread[clients], absence=absence)
 
     @classmethod
-    def of_contract(cls, contract: Contract, recipe: Recipe, start: str = COMMON) -> SoloTerms:
+    def of_contract(
+        cls, contract: Contract, recipe: Recipe, start: str = COMMON, absence: FloatArray | None = None
+    ) -> SoloTerms:
         """This contract's terms."""
         stage = contract.stage
         by_loss, calibrated = contract.pays_by_joint_loss, contract.is_calibrated
-        return cls(recipe, stage.level, stage.spread, start, by_loss, calibrated)
+        return cls(recipe, stage.level, stage.spread, start, by_loss, calibrated, absence)
 
 
 @dataclass(frozen=True)

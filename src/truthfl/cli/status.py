@@ -68,10 +68,10 @@ def status_lines(status: JobStatus) -> list[str]:
         waits = status.waits
         times = f"since {local_time(waits.at)}, until {local_time(waits.until)} at most"
         lines.append(plain(f"{waits_words(waits)} {times}.", LONGEST_REASON))
-    last = next((point for point in reversed(status.rounds) if point.loss is not None), None)
+    last = next((point for point in reversed(status.rounds) if point.loss is not None), status.round_zero)
     if status.test is not None and status.test["loss"] is not None:
         lines.append(f"Test: loss {status.test['loss']:.4f}{_accuracy(status.test['accuracy'])}.")
-    elif last is not None:
+    elif last is not None and last.loss is not None:
         lines.append(f"After round {last.round:,}: loss {last.loss:.4f}{_accuracy(last.accuracy)}.")
     lines += _money_lines(status)
     if status.without_receipt:

@@ -99,7 +99,7 @@ def _training_metrics(status: JobStatus) -> Iterator[Metric]:
     totals: list[Sample] = [("_sum", {}, times.seconds), ("_count", {}, float(times.count))]
     text = f"Duration of rounds since the server started; quantiles are of the last {len(last)}."
     yield Metric("round_seconds", "summary", text, (*quantiles, *totals))
-    measured = next((point for point in reversed(status.rounds) if point.loss is not None), None)
+    measured = next((point for point in reversed(status.rounds) if point.loss is not None), status.round_zero)
     yield _gauge("model_loss", "Loss of the model after the last round.", None if measured is None else measured.loss)
     accuracy = None if measured is None else measured.accuracy
     yield _gauge("model_accuracy_ratio", "Accuracy of the model after the last round.", accuracy)

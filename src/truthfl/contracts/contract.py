@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from truthfl.contracts.lceme.assignment import optimal_batch_sizes
 from truthfl.contracts.loss_model import LossModel
 from truthfl.contracts.setting import Clients, FloatArray, Training, number, whole_number
-from truthfl.contracts.solo import SOLO_DROPPING_OUT, SOLO_TERMS, SoloResult, SoloStage, honest_above
+from truthfl.contracts.solo import SOLO_DROPPING_OUT, SOLO_TERMS, SoloResult, SoloStage
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
@@ -367,10 +367,6 @@ class Contract(ABC):
         below = self.expected_solo_loss(observation) - np.asarray(observation.solo.loss, dtype=float)
         with np.errstate(invalid="ignore"):
             return np.asarray(below > self.stage.gate)
-
-    def stop_chance(self) -> FloatArray:
-        """The probability that an honest client's solo model does not pass."""
-        return honest_above(self.stage.gate, self.stage.spread)
 
     def expected_joint_loss(self, observation: Observation) -> FloatArray | None:  # noqa: ARG002
         """The joint loss on which pay is based, for the clients who took part; None: the offer's."""

@@ -29,6 +29,7 @@ _BUILT_IN: tuple[type[Contract], ...] = (
     PayPerClaimedSample,
     LeaveOneOutPay,
     ShapleySharePay,
+    JointAudition,
 )
 _REGISTERED: dict[str, type[Contract]] = {contract.kind: contract for contract in _BUILT_IN}
 

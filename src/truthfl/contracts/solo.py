@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -53,13 +52,8 @@ class SoloResult:
     level_shift: ArrayLike = 0.0
 
 
-def honest_above(limit: FloatArray, deviation: FloatArray) -> FloatArray:
-    """The probability that a normally distributed loss is this far above the expected loss."""
-    return np.array([NormalDist(0.0, float(s)).cdf(-float(gate)) for gate, s in np.broadcast(limit, deviation)])
-
-
 MOST_SHIFT = 6.0  # standard deviations
-GATE_DEVIATIONS = 5.0  # 3.72 would do for a normal excess to be larger once in 10,000; solo losses have a tail
+GATE_DEVIATIONS = 5.0  # far beyond honest work, though solo losses have a longer tail than normal ones
 FEWEST = 3  # values, one of them the pilot's, whose median does not follow a single one
 
 

@@ -63,8 +63,8 @@ def unseen_sentence(job: str, name: str) -> str:
     """The sentence for the operator about one of them."""
     who = plain(name, LONGEST_NAME)
     return (
-        f"Nobody decided on the solo model of {who} in job {plain(job)}, which is better than honest ones are once in "
-        f"10,000 times: look before you pay. The payment is left out until you say truthfl accept {who}."
+        f"Nobody decided on the solo model of {who} in job {plain(job)}, which is far better than honest ones "
+        f"usually are: look before you pay. The payment is left out until you say truthfl accept {who}."
     )
 
 

@@ -190,6 +190,7 @@ class JobState:
     decisions       by name: commands about the client's solo model
     all_asked       rounds in which all participants were asked
     points          the rounds
+    round_zero      the model from which they start; None if it was not tested
     refused_at      by stage: how many replies were refused
     strangers       the last refusals of nodes that belong to no client of the job
     test            loss, accuracy and number of samples; None before
@@ -215,6 +216,7 @@ class JobState:
         self.decisions: dict[str, list[tuple[Entry, Command]]] = {}
         self.all_asked = self.reports_missing = 0
         self.points: list[RoundPoint] = []
+        self.round_zero: RoundPoint | None = None
         self.refused_at: Counter[str] = Counter()
         self.strangers: deque[RefusedReply] = deque(maxlen=STRANGERS_KEPT)
         self.test: dict[str, float | None] | None = None
@@ -325,6 +327,11 @@ class JobState:
     def _add_audition(self, entry: Entry, document: dict[str, Any]) -> None:
         result = {"solo_loss": number_or_none(document["solo_loss"]), "passed": document["passed"] is True}
         self.client(entry.key).audition = result | {"reason": plain(document["reason"] or "")}
+
+    def _add_start(self, _: Entry, document: dict[str, Any]) -> None:
+        if "loss" in document:
+            loss, accuracy = (number_or_none(document[name]) for name in ("loss", "accuracy"))
+            self.round_zero = RoundPoint(0, loss, accuracy, 0)
 
     def _add_round(self, _: Entry, document: dict[str, Any]) -> None:
         loss, accuracy = (number_or_none(document.get(name)) for name in ("loss", "accuracy"))

@@ -28,32 +28,41 @@ from truthfl.ledger.payments import due_items
 from truthfl.ledger.terms import Offer
 
 if TYPE_CHECKING:
+    from truthfl.contracts.contract import Contract
     from truthfl.ledger.book import Ledger
 
 
 IN_WORDS = (
     "The operator may end the job early, or remove a participant, by a signed command that is in the participant's "
     "receipt. Rounds of the contract that then do not take place, or take place without the participant, count as not "
-    "delivered, and "
+    "delivered"
 )
 IF_LOST = (
     " If the server loses the model, and some of the participants who helped to make it are gone, the operator may "
-    "end the job by such a command; then the expected loss counts."
+    "end the job by such a command"
 )
+EXPECTED_COUNTS = "; then the expected loss counts."
+BY_REPORTS = f"{IN_WORDS}.{IF_LOST}."
 BY_ROUNDS = (
-    "the expected loss is higher by loss_by_rounds for those that did not take place or did not change the model."
-    + IF_LOST
+    f"{IN_WORDS}, and the expected loss is higher by loss_by_rounds for those that did not take place or did not "
+    f"change the model.{IF_LOST}{EXPECTED_COUNTS}"
 )
 BY_LOWER_LOSS = (
-    "test_loss counts as lower by loss_by_rounds, down to 0, for those that did not take place or did not change the "
-    "model." + IF_LOST
+    f"{IN_WORDS}, and test_loss counts as lower by loss_by_rounds, down to 0, for those that did not take place or did "
+    f"not change the model.{IF_LOST}{EXPECTED_COUNTS}"
 )
-BY_EXPECTED_LOSS = "if the job was ended, the lower of test_loss and expected_loss counts." + IF_LOST
+BY_EXPECTED_LOSS = (
+    f"{IN_WORDS}, and if the job was ended, the lower of test_loss and expected_loss counts.{IF_LOST}{EXPECTED_COUNTS}"
+)
 
 
-def early_end_in_words(loss_by_rounds: Sequence[float], *, by_rise: bool) -> str:
-    """The rule, for an offer with these losses by rounds; `by_rise`: whether its formula has `loss_rise`."""
-    return IN_WORDS + ((BY_ROUNDS if by_rise else BY_LOWER_LOSS) if loss_by_rounds else BY_EXPECTED_LOSS)
+def early_end_in_words(contract: type[Contract], loss_by_rounds: Sequence[float]) -> str:
+    """The rule, for an offer of this contract with these losses by rounds."""
+    if not contract.pays_by_joint_loss:
+        return BY_REPORTS
+    if not loss_by_rounds:
+        return BY_EXPECTED_LOSS
+    return BY_ROUNDS if contract.counts_loss_rise else BY_LOWER_LOSS
 
 
 def counted_loss(

@@ -55,8 +55,7 @@ def audition_view(offer: Offer) -> dict[str, Any] | None:
     parts, total               each with expected and most pay; a part has its name, and its purpose in words
     level, spread              mean and standard deviation of honest clients' solo losses
     limit                      the highest solo loss that passes, if the others' solo losses are as expected
-    label_deviation            standard deviation of pay among honest clients, if the joint loss is as expected
-    stopped_chance             probability that an honest client does not pass
+    label_deviation            standard deviation of pay among honest clients, if all else goes as expected
     """
     evidence = expected_evidence(offer)
     if evidence is None:
@@ -77,7 +76,6 @@ def audition_view(offer: Offer) -> dict[str, Any] | None:
         "spread": float(stage.spread[0]),
         "limit": highest_passing_loss(offer, 0.0),
         "label_deviation": float(contract.deviation(loss, 0.0)[0]),
-        "stopped_chance": float(contract.stop_chance()[0]),
     }
 
 
@@ -460,7 +458,7 @@ def what_leaves(offer: Offer) -> list[Message]:
         Message("privacy.progress", {"noun": noun}),
         Message("privacy.answers"),
         *([Message("privacy.audition", {"number": client.samples, "noun": noun})] if job.has_solo_models else []),
-        Message("privacy.masked" if job.masked else seen, {"sent": rounds, "noun": noun}),
+        *([Message("privacy.masked" if job.masked else seen, {"sent": rounds, "noun": noun})] if job.rounds else []),
     ]
 
 

@@ -122,7 +122,9 @@ def _by_work(
         expected = expected_solo_loss(offer, evidence.level_shift)
         values = {"own": rounded(evidence.solo_loss, 2), "expected": rounded(expected, 2)}
         own = Message("receipt.why_weak_labels", values)
-    if settlement["delivered"] == 0:
+    if settlement["delivered"] == 0 and offer.job.rounds:
         return [own, Message("receipt.why_no_rounds")]
+    if not offer.contract.pays_by_joint_loss:
+        return [own]
     joint = {"loss": rounded(loss, 2), "expected": rounded(offer.job.expected_loss, 2)}
     return [own, Message("receipt.why_weak_model", joint)]

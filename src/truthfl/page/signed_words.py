@@ -11,14 +11,15 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-from truthfl.ledger.settlement import BY_EXPECTED_LOSS, BY_LOWER_LOSS, BY_ROUNDS, IN_WORDS
+from truthfl.ledger.settlement import BY_EXPECTED_LOSS, BY_LOWER_LOSS, BY_REPORTS, BY_ROUNDS
 from truthfl.ledger.terms import Offer
 from truthfl.page.catalogue import Message
 
 EARLY_END = {
-    IN_WORDS + BY_ROUNDS: "terms.early_end_by_rounds",
-    IN_WORDS + BY_LOWER_LOSS: "terms.early_end_lower_loss",
-    IN_WORDS + BY_EXPECTED_LOSS: "terms.early_end",
+    BY_REPORTS: "terms.early_end_fixed",
+    BY_ROUNDS: "terms.early_end_by_rounds",
+    BY_LOWER_LOSS: "terms.early_end_lower_loss",
+    BY_EXPECTED_LOSS: "terms.early_end",
 }
 
 

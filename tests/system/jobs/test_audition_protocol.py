@@ -33,7 +33,7 @@ from truthfl.federation.operator.row_words import describe_row
 from truthfl.federation.participant.node_settings import ACCEPT_IF_IT_PAYS, Settings, decision
 from truthfl.federation.participant.participant import keep_audition
 from truthfl.federation.protocol import auditions
-from truthfl.federation.protocol.final_model import audit, published_files, solo_file
+from truthfl.federation.protocol.final_model import audit, mean_of_solo_models, published_files, solo_file
 from truthfl.federation.protocol.messages import (
     AUDITION_COMMIT,
     AUDITION_OPEN,
@@ -172,7 +172,8 @@ def test_the_joint_model_is_the_trainers(honest):
     setting, found = honest
     federated = federation_of_asked(setting.job, setting.scene.federated, found.agreement)
     batches = [offer.client.batch_size for offer in found.agreement.offers]
-    trained = train(federated, Profile(["truthful"] * 4, batches), 5)
+    start = mean_of_solo_models(found, solo_file(setting.folder / "models", found.name))
+    trained = train(federated, Profile(["truthful"] * 4, batches), 5, start=start)
     model = np.load(published_files(setting.folder, found.name)[0])
     assert np.abs(model - trained.params[0]).max() < 1e-5
 
@@ -198,23 +199,26 @@ def test_liars_are_stopped_and_told_and_the_others_go_on(stopped):
         assert settled["computing_pay"] == 0
         assert over is False
         assert f"The model has a loss of {row['solo_loss']:.2f}; " in sentence
-        assert "once in 10,000 times" in sentence
+        assert "a model is far worse than honest ones" in sentence
         assert sentence.endswith(f"are paid for labels by the formula: {settled['pay']:,} cent.")
         assert row["reason"] in sentence
 
 
 def test_weights_of_those_who_passed_are_shares_of_theirs(stopped):
-    """The rounds by hand: reports of the two who passed, with weights that add up to 1."""
+    """The rounds by hand: reports of the two who passed, with weights that add up to 1, and momentum."""
     setting, found = stopped
     offers = [found.agreement.offers[i] for i in (0, 3)]
     total = sum(offer.client.samples for offer in offers)
-    params, who = setting.scene.federated.model.init(5), [(FIRST_NODE, offers[0]), (FIRST_NODE + 3, offers[1])]
+    params = before = mean_of_solo_models(found, solo_file(setting.folder / "models", found.name))
+    who = [(FIRST_NODE, offers[0]), (FIRST_NODE + 3, offers[1])]
     for round_ in range(12):
         reports = [setting.people[node].report(one.hash, params, round_) for node, one in who]
-        params = params + sum(
+        changed = params + sum(
             np.float32(offer.client.samples / total) * (report - params)
             for offer, report in zip(offers, reports, strict=True)
         )
+        moved = changed + np.float32(found.agreement.terms.momentum) * (params - before)
+        params, before = moved, params
     model = np.load(published_files(setting.folder, found.name)[0])
     assert np.abs(model - params).max() < 1e-5
 
@@ -706,7 +710,8 @@ def test_the_fast_trainer_pays_as_the_protocol(outcomes):
     restricted = federation_of_asked(job, scene.federated, outcome.agreement)
     solo = {name: entry.document["solo_loss"] for name, entry in outcome.view.auditions.items()}
     kinds = [behaviour(name) for name in job.clients.behaviour]
-    again = simulated_payoffs(job, scene, restricted, outcome.agreement, kinds, solo, draws)
+    models = np.load(solo_file(outcome.folder / "models", outcome.view.name))
+    again = simulated_payoffs(job, scene, restricted, outcome.agreement, kinds, solo, models, draws)
     assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     assert outcome.stopped_at_gate[1]
     assert not outcome.stopped_at_gate[3]
@@ -758,7 +763,8 @@ def test_the_report_says_what_became_of_liars(outcomes):
 
 
 def test_a_job_may_be_run_under_another_contract(tmp_path):
-    job = read_job(audition_job_file(tmp_path)).with_contract("lceme")
+    dear = audition_job_file(tmp_path, ("sample_cost = 0.001", "sample_cost = 0.01"))
+    job = read_job(dear).with_contract("lceme")
     outcome = run_job(job, tmp_path / "out", design=QUICK)
     assert not outcome.view.auditions
     assert not outcome.stopped_at_gate.any()

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-
 from helpers.auditions import LIARS, Meddler, Plans, Setting, audition_job, signed_anew
 from helpers.commands import told
 from helpers.databases import rewritten
 from helpers.small_jobs import known_plans  # noqa: F401
 from truthfl import Training
 from truthfl.contracts.formulas import SOLO_MEAN
+from truthfl.federation.operator.row_words import describe_row
+from truthfl.federation.operator.served_report import evaluations
 from truthfl.federation.participant import participant
 from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol import final_model as final_module
@@ -100,7 +101,11 @@ def test_the_rounds_start_from_the_mean_of_those_who_passed(finished):
     start = solo_mean(models[[0, 3]], [samples / sum(labels) for samples in labels])
     assert np.abs(start - mean_of(setting, found, ["Ada", "Dora"])).max() < 1e-6
     digest = model_digest(start)
-    assert found.starts[0].document == {"start": 0, "round": 1, "model": digest}
+    began = found.starts[0].document
+    assert {name: began[name] for name in ("start", "round", "model")} == {"start": 0, "round": 1, "model": digest}
+    assert 0 < began["accuracy"] <= 1
+    assert [one["round"] for one in evaluations(found)][:2] == [0, 1]
+    assert evaluations(found)[0]["loss"] == began["loss"]
     assert found.rounds[0].document["previous"] == digest
     assert len(found.rounds) == 12
     assert held(setting, found) is None

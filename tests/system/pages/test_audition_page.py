@@ -50,7 +50,6 @@ def test_an_offer_shows_both_parts_of_pay_and_the_gate(ada):
     assert audition["total"] == {"expected": pytest.approx(130.0), "most": pytest.approx(221.8)}
     assert (audition["level"], audition["spread"], audition["limit"]) == (1.0, 0.1, 1.4)
     assert audition["label_deviation"] == pytest.approx(20.0)
-    assert audition["stopped_chance"] == pytest.approx(NormalDist().cdf(-0.4 / (0.1 * math.sqrt(1.25))))
     assert shown["spread"] == {
         "expected": pytest.approx(130.0), "deviation": pytest.approx(25.0), "worst": 0.0,
         "worst_loss": math.log(10), "negative_chance": 0.0, "zero_loss": None,

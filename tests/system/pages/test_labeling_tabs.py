@@ -59,7 +59,7 @@ def test_an_offer_that_comes_during_labeling_stays_announced(browser, tmp_path, 
         page.click("#answer >> text=Accept")
         page.click("#sign-yes")
         page.wait_for_selector("text=You accepted this offer.")
-        assert page.evaluate("document.activeElement.className") == "state"
+        page.wait_for_function("document.activeElement.className === 'state'")
         assert participant_folder.has_accepted(ada.home, again)
 
 

@@ -68,7 +68,7 @@ def is_german(page):
 def test_a_job_in_german(browser, tmp_path, with_audition):
     ada = (AuditionedAda if with_audition else Ada)(tmp_path)
     contract, losses = (Audition, (0.1,) * 5) if with_audition else (LCEME, (0.1, 0.0))
-    dropping_out = f"{contract.dropping_out} {early_end_in_words(losses, by_rise=with_audition)}"
+    dropping_out = f"{contract.dropping_out} {early_end_in_words(contract, losses)}"
     lies = LIES if with_audition else (LIES[1],)
     offer = ada.gets_offer(dropping_out=dropping_out, lies=lies, **({} if with_audition else {"samples": 3}))
     data = draw_pictures(tmp_path / "data", 55)

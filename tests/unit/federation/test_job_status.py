@@ -165,8 +165,9 @@ def test_a_running_job_is_told_by_its_server(tmp_path):
     with console_job.running():
         assert console_job.held.wait(60)
         with job_watch(tmp_path) as watched:
-            status = wait_for(watched, lambda found: found.stage == "training" and len(found.rounds) == 4)
-            assert (status.running, status.address) == (True, "fl.example.org:8443")
+            timed = lambda found: found.round_times is not None and found.round_times.count == 4  # noqa: E731
+            status = wait_for(watched, lambda found: timed(found) and len(found.rounds) == 4)
+            assert (status.stage, status.running, status.address) == ("training", True, "fl.example.org:8443")
             assert [one.connected for one in status.participants] == [True] * 4
             assert all(one.last_seen for one in status.participants)
             assert [one.state for one in status.participants] == ["training", "stopped", "training", "training"]

@@ -12,6 +12,7 @@ from helpers.participants import Ada
 from helpers.texts import coded_texts, sentences
 from truthfl.adversary.strategy import TRUTH, LieSpace
 from truthfl.coded_text import CodedText, coded, quoted, sentence_of, untranslated
+from truthfl.contracts.audition.joint import JointAudition
 from truthfl.contracts.audition.pay import Audition
 from truthfl.contracts.lceme.contract import LCEME
 from truthfl.errors import InputError
@@ -116,8 +117,8 @@ def test_the_words_of_every_lie_are_known():
 
 def test_signed_terms_have_a_translation_only_in_the_words_of_this_version(tmp_path):
     ada = Ada(tmp_path)
-    for contract, losses in ((LCEME, ()), (LCEME, (1.0, 0.0)), (Audition, (1.0, 0.0))):
-        dropping_out = f"{contract.dropping_out} {early_end_in_words(losses, by_rise=contract is Audition)}"
+    for contract, losses in ((LCEME, ()), (LCEME, (1.0, 0.0)), (Audition, ()), (JointAudition, (1.0, 0.0))):
+        dropping_out = f"{contract.dropping_out} {early_end_in_words(contract, losses)}"
         offer = ada.gets_offer(contract=contract.kind, formula=contract.formula, dropping_out=dropping_out)
         assert len(formula_messages(offer)) == (1 if contract is LCEME else 3)
         assert len(dropping_out_messages(offer)) == 2

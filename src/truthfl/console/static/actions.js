@@ -10,7 +10,7 @@ const WORDS = {
   invite: ["Invite…", "Invite a participant", "You get an invitation to send. The participant joins with it, by a key that their own machine makes. It is good once."],
   extend: ["Extend…", "Extend a deadline", "The server waits longer in this stage."],
   remove: ["Remove…", "Remove a participant", "Nothing more is asked of the participant. What they have delivered is paid by their contract; they are told why."],
-  accept: ["Accept a model…", "Accept a solo model", "It is better than honest ones are once in 10,000 times. It is paid as offered, and takes part in the joint training."],
+  accept: ["Accept a model…", "Accept a solo model", "It is far better than honest ones usually are. It is paid as offered, and takes part in the joint training."],
   refuse: ["Refuse a model…", "Refuse a solo model", "It is not paid, and takes no part in the joint training. The participant is told why."],
   end: ["End…", "End the job", "No further round takes place. What was delivered until now is tested and paid by the contracts. This cannot be undone."],
   approve: ["", "Approve the plan", "The offers go out now; everybody who accepts one has a contract with you."],

@@ -11,7 +11,7 @@ const NAMES_TOLD = 5; // of those for whom a round waits
 const STAGES = ["enrolling", "planning", "approving", "offering", "labeling", "auditioning", "deciding", "training", "testing", "over"];
 const PARTS = [ // what is shown, and the fields of the status that it depends on
   [showParticipants, ["participants", "money", "running"]],
-  [showCurve, ["rounds", "rounds_planned", "plan"]],
+  [showCurve, ["rounds", "round_zero", "rounds_planned", "plan"]],
   [showMoney, ["money"]],
   [showPlan, ["plan", "participants", "money"]],
   [showRows, ["rows", "last_row", "unreadable_rows"]],
@@ -86,9 +86,9 @@ function showStages() {
 }
 
 function showTiles() {
-  const { participants: people, rounds, rounds_planned: planned, money, test } = status;
+  const { participants: people, rounds, round_zero: zero, rounds_planned: planned, money, test } = status;
   const sum = (name) => people.reduce((total, one) => total + (one[name] ?? 0), 0);
-  const last = test ?? rounds.findLast((one) => one.loss !== null) ?? null;
+  const last = test ?? rounds.findLast((one) => one.loss !== null) ?? zero;
   const tiles = [
     ["connected", status.running ? ofAll(people.filter((one) => one.connected).length, people.length) : "–", "participants"],
     ["accepted", ofAll(people.filter((one) => one.answer === "accepted").length, people.length), "participants"],

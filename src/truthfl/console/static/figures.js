@@ -7,7 +7,8 @@ import { barPlot, linePlot, placesFor, roundRange } from "./plot.js";
 const MOST_BARS = 20;
 const MOST_POINTS = 400;
 
-export function showCurve({ rounds, rounds_planned: planned, plan }) {
+export function showCurve({ rounds: trained, round_zero: zero, rounds_planned: planned, plan }) {
+  const rounds = zero === null ? trained : [zero, ...trained];
   const last = rounds[rounds.length - 1];
   const measured = rounds.findLast((one) => one.loss !== null);
   byId("curve-none").hidden = rounds.length > 0;

@@ -311,6 +311,7 @@ class JobStatus:
     stage, since    the present or last stage, and when it began
     deadline        when the server stops waiting in this stage; None if it does not wait or does not run
     ended           why the operator ended the job; None if they did not
+    round_zero      the tested model from which the rounds start; None if it was not tested
     rounds_planned  None before there are offers
     test            loss, accuracy and number of samples of the final test
     without_receipt names of clients whose receipt is made and whose nodes have not confirmed that they keep it
@@ -331,6 +332,7 @@ class JobStatus:
     ended: str | None
     participants: tuple[ParticipantStatus, ...]
     rounds: tuple[RoundPoint, ...]
+    round_zero: RoundPoint | None
     rounds_planned: int | None
     reports_missing: int
     waits: RoundWaits | None
@@ -391,6 +393,7 @@ def status_of(job: JobState, live: LiveStatus | None, unsigned: int, *, running:
         ended=None if commanded.ended is None else plain(commanded.ended.why or "no reason given"),
         participants=participants_of(job, live, running=running),
         rounds=tuple(job.points),
+        round_zero=job.round_zero,
         rounds_planned=None if job.terms is None else job.terms.rounds,
         reports_missing=job.reports_missing,
         waits=None if here is None or here.waits is None else _plain_waits(here.waits),

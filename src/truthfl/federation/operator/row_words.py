@@ -46,7 +46,7 @@ def describe_hold(document: Mapping[str, Any]) -> str:
     if known is not None:
         like = f"{known_model(known)} (likeness {known['likeness']:.2f})"
         return f"{name}: the solo model is nearly {like}; it is not paid"
-    better = f"{name}: the solo loss of {document['solo_loss']:.4f} is better than honest ones are once in 10,000 times"
+    better = f"{name}: the solo loss of {document['solo_loss']:.4f} is far better than honest ones usually are"
     return f"{better}; truthfl accept {name}, or truthfl refuse {name}"
 
 

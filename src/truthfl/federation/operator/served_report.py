@@ -23,10 +23,33 @@ FILES = ("training.png", "training.svg", "training.csv")
 
 
 def evaluations(view: JobView) -> list[dict[str, Any]]:
-    """Rounds after which the model was evaluated; without rounds, the test of the model from which training starts."""
+    """The tested starting model, if it is the mean of solo models, and the rounds after which the model was evaluated.
+
+    Without either: the final test, as of round 0.
+    """
     assert view.test is not None
-    evaluated = [entry.document for entry in view.rounds if "loss" in entry.document]
+    evaluated = [entry.document | {"round": 0} for entry in view.starts[:1] if "loss" in entry.document]
+    evaluated += [entry.document for entry in view.rounds if "loss" in entry.document]
     return evaluated or [{"round": 0} | view.test.document]
+
+
+def round_zero_sentences(view: JobView) -> list[str]:
+    """What round zero gave, and the rounds after it; none if training did not start from solo models."""
+    evaluated = evaluations(view)
+    if len(evaluated) < 2 or evaluated[0]["round"] > 0:
+        return []
+    first, last = evaluated[0], evaluated[-1]
+    return [
+        f"Round zero, the mean of the solo models: loss {first['loss']:.4f}, {first['accuracy']:.1%} right; after "
+        f"round {last['round']:,}: {last['loss']:.4f}, {last['accuracy']:.1%}."
+    ]
+
+
+def without_calibration(view: JobView) -> str:
+    """The loss of the model as it was trained, in brackets; "" if it has no calibration."""
+    assert view.test is not None
+    document = view.test.document
+    return f" ({document['raw_loss']:.4f} without calibration)" if "raw_loss" in document else ""
 
 
 def training_figure(view: JobView) -> Figure:
@@ -94,8 +117,9 @@ def summary_sentences(view: JobView) -> list[str]:
     expected = sum(offer.expected_pay for offer in view.agreement.offers)
     accuracy = view.test.document["accuracy"]
     sentences = [
-        f"Test loss {view.test.document['loss']:.4f}; {terms.expected_loss:.4f} was expected of all honest work."
-        + ("" if accuracy is None else f" Accuracy {accuracy:.1%}."),
+        f"Test loss {view.test.document['loss']:.4f}{without_calibration(view)}; {terms.expected_loss:.4f} was "
+        "expected of all honest work." + ("" if accuracy is None else f" Accuracy {accuracy:.1%}."),
+        *round_zero_sentences(view),
         f"You pay {paid:,.2f} {terms.currency} in all; {expected:,.2f} was expected.",
         _times(view),
     ]

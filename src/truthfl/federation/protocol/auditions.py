@@ -318,8 +318,8 @@ def _reason(offer: Offer, solo_loss: float | None, level_shift: float, refusal: 
     expected = expected_solo_loss(offer, level_shift)
     return coded(
         "news.stopped_loss",
-        "The model has a loss of {own}; {expected} was expected, and honest work is above {limit} once in 10,000 "
-        "times.",
+        "The model has a loss of {own}; {expected} was expected, and above {limit} a model is far worse than honest "
+        "ones.",
         own=decimal(solo_loss, 2),
         expected=decimal(expected, 2),
         limit=decimal(highest_passing_loss(offer, level_shift), 2),

@@ -89,6 +89,7 @@ def _absence(job: str, client: str, reason: str) -> Item:
     return Item(job, "rejection", f"final/{client}", document)
 
 
+OPPOSED_LIMIT = -0.1  # of `alignments`: models of random labels are near 0, a good model times −1 is near −1
 RELATIVE_TOLERANCE = 1e-5  # computers add floating-point numbers in different orders
 OPPOSED = "scores classes lower where they are right"
 SHIFT_TOLERANCE = 1e-2  # of a shift, in standard deviations of solo losses
@@ -275,7 +276,12 @@ def tested_losses(model: Model, models: Sequence[Params], test: LabeledSamples, 
 
 
 def opposed(
-    terms: JobTerms, model: Model, models: Sequence[Params], test: LabeledSamples, secret: str, limit: float = 0.0
+    terms: JobTerms,
+    model: Model,
+    models: Sequence[Params],
+    test: LabeledSamples,
+    secret: str,
+    limit: float = OPPOSED_LIMIT,
 ) -> list[bool]:
     """Which solo models score classes lower where they are right; none where training does not start from their mean.
 
@@ -306,7 +312,7 @@ def _solo_fault(view: JobView, path: Path, test: LabeledSamples, model: Model) -
         committed = view.commitments[name].document["commitment"]
         if audition_commitment(offers[row].hash, document["salt"], models[row]) != committed:
             return f"{name} committed to another model"
-    against = opposed(terms, model, list(models[present]), test, view.test.document["secret"], -RELATIVE_TOLERANCE)
+    against = opposed(terms, model, list(models[present]), test, view.test.document["secret"], 1.01 * OPPOSED_LIMIT)
     if any(against):
         return f"the solo model of {offers[present[against.index(True)]].client.name} {OPPOSED}, and was taken"
     losses = tested_losses(model, list(models[present]), test, view.test.document["secret"])

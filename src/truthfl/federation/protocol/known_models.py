@@ -413,7 +413,7 @@ def unpaid_reasons(view: JobView) -> dict[str, str]:
 def held_news(until: datetime) -> CodedText:
     """The news for a client on whose model the operator decides."""
     words = (
-        "Only one honest model in 10,000 is better than yours. The operator looks at it and may refuse it until "
+        "Your model is far better than honest ones usually are. The operator looks at it and may refuse it until "
         "{time}. Otherwise your pay is settled as offered, and paid out once the operator has accepted the model."
     )
     return coded("news.held", words, time=moment(clock_time(until), until.timestamp()))

@@ -104,7 +104,7 @@ def agreement_of(promise: Promise, roster: Roster, opening: Opening, task: Train
 
 
 def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: TrainingTask, version: int) -> JobTerms:
-    early_end = early_end_in_words(promise.loss_by_rounds, by_rise=promise.contract.counts_loss_rise)
+    early_end = early_end_in_words(type(promise.contract), promise.loss_by_rounds)
     return JobTerms(
         name=roster.job_name,
         version=version,

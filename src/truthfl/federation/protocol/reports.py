@@ -114,13 +114,19 @@ class RoundCall:
         return RoundCall(self.round + 1, 0 if changed else self.unchanged + 1, self.changed + int(changed))
 
 
-def begin_rounds(ledger: Ledger, job: str, finished: int, model: str) -> RoundCall:
+def begin_rounds(
+    ledger: Ledger, job: str, finished: int, model: str, tested: Callable[[], tuple[float, float]] | None = None
+) -> RoundCall:
     """Record that the server begins or resumes training after these finished rounds; return its first round.
 
-    model  the digest of the model after them
+    model   the digest of the model after them
+    tested  returns loss and accuracy of a first model that is worth recording; called only at the first start
     """
     starts = len(ledger.entries(job, "start"))
-    ledger.append(job, "start", str(starts), {"start": starts, "round": finished + 1, "model": model})
+    document: dict[str, object] = {"start": starts, "round": finished + 1, "model": model}
+    if starts == finished == 0 and tested is not None:
+        document["loss"], document["accuracy"] = tested()
+    ledger.append(job, "start", str(starts), document)
     rows = {entry.document["round"]: entry.document for entry in ledger.entries(job, "round")}
     changed = [
         number

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,7 +160,8 @@ def train_rounds(roster: Roster, training: TrainingRun, progress: Callable[[int]
     roster.live.begin(TRAINING)
     lost = _recorded_loss(roster)
     digest = model_digest(params)
-    call = begin_rounds(roster.ledger, roster.job_name, finished, digest)
+    tested = None if training.from_solo is None else partial(training.evaluation.loss_and_accuracy, params)
+    call = begin_rounds(roster.ledger, roster.job_name, finished, digest, tested)
     masked, silent = training.masked_rounds(roster, _asked_before(roster, finished, len(known))), SilentPeople()
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:

@@ -17,7 +17,14 @@ from truthfl.contracts.setting import FloatArray
 from truthfl.errors import InputError
 from truthfl.federation.operator.approval import summary_of
 from truthfl.federation.operator.kept_jobs import Draws
-from truthfl.federation.operator.served_report import evaluations, part_columns, part_words, write_training_plot
+from truthfl.federation.operator.served_report import (
+    evaluations,
+    part_columns,
+    part_words,
+    round_zero_sentences,
+    without_calibration,
+    write_training_plot,
+)
 from truthfl.federation.protocol.final_model import solo_file
 from truthfl.federation.protocol.offers import left_out_of
 from truthfl.federation.simulated.participants import has_solo_models
@@ -169,8 +176,8 @@ def _liar_sentence(outcome: RunOutcome, client: int, offer: Offer, settled: Sett
     if not settled.passed:
         limit = highest_passing_loss(offer, settled.level_shift)
         return (
-            f"{who} was stopped at the audition: the model's loss is {settled.solo_loss:.2f}, honest ones are above "
-            f"{limit:.2f} once in 10,000 times; they are paid {outcome.pay[client]:,.2f} and {left}."
+            f"{who} was stopped at the audition: the model's loss is {settled.solo_loss:.2f}, above {limit:.2f} "
+            f"it is far worse than honest ones; they are paid {outcome.pay[client]:,.2f} and {left}."
         )
     missing = settled.asked - settled.delivered
     reports = f", and {missing} of {settled.asked} reports were refused" if missing else ""
@@ -187,6 +194,9 @@ def _expected_loss_sentence(outcome: RunOutcome) -> str:
     offers = outcome.agreement.offers
     all_labels = sum(offer.client.samples for offer in offers)
     present = math.fsum(outcome.view.delivered_labels.values())
+    taking_part = outcome.view.taking_part
+    if taking_part and taking_part.offers and taking_part.terms.starts_from_solo_models and not outcome.view.rounds:
+        return "No round took place: the model is the mean of the solo models of those who passed."
     if present == 0:
         return "No report of anybody was taken: the model that was tested is the one from which training starts."
     observed = Observation(0.0, present_labels=present, loss_rise=outcome.view.loss_rise)
@@ -252,8 +262,9 @@ def summary_sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
     liars = np.flatnonzero(~np.isnan(outcome.payoff_if_honest)).tolist()
     loss_cost = job.server.loss_value * loss
     sentences = [
-        f"Test loss {loss:.4f} on {job.server.test_samples:,} draws; with everybody honest the contract "
-        f"expected {expected:.4f}. Accuracy {outcome.view.test.document['accuracy']:.1%}.",
+        f"Test loss {loss:.4f} on {job.server.test_samples:,} draws{without_calibration(outcome.view)}; with everybody "
+        f"honest the contract expected {expected:.4f}. Accuracy {outcome.view.test.document['accuracy']:.1%}.",
+        *round_zero_sentences(outcome.view),
         f"The server: the loss costs it {loss_cost:,.2f}, it pays {outcome.pay.sum():,.2f}, which makes its payoff "
         f"{-loss_cost - outcome.pay.sum():,.2f}.",
     ]
@@ -281,8 +292,8 @@ def _held_sentence(entry: Entry) -> str:
     if known is not None:
         return f"{name}'s solo model is nearly {known_model(known)}; it is not paid."
     return (
-        f"{name}'s solo model, with a loss of {entry.document['solo_loss']:.2f}, is better than honest ones are once "
-        "in 10,000 times. An operator would have been asked whether it is paid; here it is."
+        f"{name}'s solo model, with a loss of {entry.document['solo_loss']:.2f}, is far better than honest ones "
+        "usually are. An operator would have been asked whether it is paid; here it is."
     )
 
 
@@ -313,6 +324,7 @@ def results_document(job: DataJob, outcome: RunOutcome, provenance: dict[str, An
         ],
         "server": {
             "test_loss": outcome.test_loss,
+            **({"raw_test_loss": view.test.document["raw_loss"]} if "raw_loss" in view.test.document else {}),
             "expected_loss": plan["expected_loss"],
             "loss_error": plan["loss_error"],
             "accuracy": view.test.document["accuracy"],

@@ -6,7 +6,7 @@ import { loss, money, number } from "./format.js";
 import { showInstructions } from "./instructions.js";
 import { watchDocuments } from "./job_news.js";
 import { payPlot } from "./pay_plot.js";
-import { auditionShort, auditionWords, hardSamples, moneyBounds, moneyFacts, offerPlotWords, payLines, paymentWords, showSmallPrint, timeWords } from "./pay_words.js";
+import { auditionWords, hardSamples, moneyBounds, moneyFacts, offerPlotWords, payLines, paymentWords, showSmallPrint, timeWords } from "./pay_words.js";
 import { chance, fill, hasText, message, samples, text } from "./text.js";
 
 let view = null; // the server's response: the offer and the values computed from it
@@ -53,8 +53,8 @@ function showTask({ offer, audition, noun, several }) {
     ? text("offer.some_rounds", { number: Math.round(offer.participation * offer.rounds), total: offer.rounds }) : offer.rounds;
   const task = { noun, classes: offer.classes.length, samples: samples(offer.samples, noun) };
   byId("lead").textContent = several ? `${text("offer.lead", task)} ${text("offer.several")}` : text("offer.lead", task);
-  byId("rounds-words").textContent = text(audition === null ? "offer.rounds_words" : "offer.rounds_words_audition",
-    { rounds, batch: offer.batch_size, noun });
+  const together = audition === null ? "offer.rounds_words" : "offer.rounds_words_audition";
+  byId("rounds-words").textContent = text(offer.rounds === 0 ? "offer.rounds_words_alone" : together, { rounds, batch: offer.batch_size, noun });
 }
 
 function showAudition(view) {
@@ -63,7 +63,7 @@ function showAudition(view) {
   byId("hard-words").hidden = view.audition === null;
   byId("computing-what").textContent = view.audition === null ? "" : text("offer.cost_computing_audition");
   if (view.audition === null) return;
-  byId("audition-short").textContent = auditionShort(view);
+  byId("audition-short").textContent = text("offer.audition_short");
   byId("audition-words").replaceChildren(...auditionWords(view));
   byId("hard-words").textContent = hardSamples(view);
 }

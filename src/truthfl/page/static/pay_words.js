@@ -58,15 +58,8 @@ export function auditionWords({ offer, audition, noun }) {
   return [
     text("offer.audition_alone", { number: offer.samples }),
     text("offer.audition_test", { noun, level: loss(audition.level), spread: loss(audition.spread) }),
-    text("offer.audition_stop", {
-      limit: loss(audition.limit), chance: chance(audition.stopped_chance), time: duration(offer.audition_seconds),
-    }),
+    text("offer.audition_stop", { limit: loss(audition.limit), time: duration(offer.audition_seconds) }),
   ].map((words) => make("p", {}, words));
-}
-
-// What the audition is, without numbers but the chance.
-export function auditionShort({ audition, noun }) {
-  return text("offer.audition_short", { noun, chance: chance(audition.stopped_chance) });
 }
 
 // What a part of pay is for, in the words that a contract without a translation has.
@@ -108,7 +101,7 @@ export function resultWords(view) {
   const { audition, settlement } = view;
   if (audition.passed) {
     return [compared(OWN, audition.solo_loss, audition.expected), " ",
-      jointWords(view, audition.expected_joint_loss), " ", roundsDelivered(settlement)];
+      jointWords(view, audition.expected_joint_loss), ...(settlement.asked === 0 ? [] : [" ", roundsDelivered(settlement)])];
   }
   return [text("receipt.stopped"), " ", ...(audition.solo_loss === null ? whyNoModel(audition.reason_message) : [text("receipt.stopped_loss")])];
 }

@@ -97,12 +97,12 @@ def _plan(job: DataJob, store: Store, design: PilotDesign | None) -> DrawnPlan:
     item = WorkItem("studies.verify.rule_tests:plan", settings)
     stored = store.get(item)
     if stored is None:
-        stored = arrays_of(job.plan(job.server_side(), design))
+        stored = arrays_of(job.plan(job.server_side(), design), job.server.loss_value)
         store.put(item, stored)
     return plan_of(job, stored)
 
 
-def arrays_of(plan: Plan) -> Result:
+def arrays_of(plan: Plan, loss_value: float) -> Result:
     """The parts of a plan that a study needs, as named arrays."""
     model: dict[str, NDArray[Any]] = {}
     if plan.calibration is not None:
@@ -122,15 +122,17 @@ def arrays_of(plan: Plan) -> Result:
             "loss_error": np.array(plan.loss_error),
             "loss_variance": np.array(plan.loss_variance),
         }
-        | _solo_arrays(plan)
+        | _solo_arrays(plan, loss_value)
     )
 
 
-def _solo_arrays(plan: Plan) -> dict[str, NDArray[Any]]:
+def _solo_arrays(plan: Plan, loss_value: float) -> dict[str, NDArray[Any]]:
     """The parts that a study needs of a plan in which clients train alone."""
     if plan.recipe is None:
         return {}
+    worth = plan.details.worth
     return {
+        "absence": np.zeros(len(plan.clients)) if worth is None else worth / loss_value,
         "asked": plan.asked,
         "labels": plan.clients.dataset_size,
         "cost_of_solo": np.asarray(plan.solo_cost),
@@ -170,6 +172,7 @@ def plan_of(job: DataJob, stored: Result) -> DrawnPlan:
             contract,
             Recipe(int(steps), int(batch), step_size, penalty, int(shifts)),
             SOLO_MEAN if stored["from_solo"] else COMMON,
+            stored["absence"],
         )
     return DrawnPlan(
         federation=FederationSpec(
