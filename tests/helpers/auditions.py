@@ -119,7 +119,7 @@ def audition_job(folder, behaviours=None, **server):
 
 def joint_audition_job(folder, **server):
     """The job with such expensive computing that it is paid by the joint loss."""
-    job = read_job(audition_job_file(folder, ("sample_cost = 0.001", "sample_cost = 0.02")))
+    job = read_job(audition_job_file(folder, ("sample_cost = 0.001", "sample_cost = 0.1")))
     return replace(job, server=replace(job.server, **{"most_pay": ALLOWED} | server))
 
 

@@ -23,7 +23,7 @@ from truthfl.federation.simulated.participants import grid_of
 from truthfl.home import participant_folder
 from truthfl.home.record import rounds_of
 from truthfl.job import DataJob, PrivacySettings, participants
-from truthfl.learning.solo import alignments, solo_length, solo_losses, solo_mean
+from truthfl.learning.solo import alignments, recipe_of, solo_length, solo_losses, solo_mean, train_all_alone
 from truthfl.ledger.book import Ledger, open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.command_rows import give_command
@@ -428,6 +428,19 @@ def test_a_model_times_minus_one_has_the_same_loss_and_is_found(finished):
     assert (alignments(model, models, test, 7) > 0.2).all()
     assert alignments(model, -models, test, 7) == pytest.approx(-alignments(model, models, test, 7))
     assert alignments(model, np.zeros_like(models), test, 7).tolist() == [0.0, 0.0]
+
+
+def test_models_of_random_labels_are_not_said_to_be_turned_round(finished):
+    """Their classes are hit by chance, so some score lower where they are right, though far less than a model does."""
+    setting, found = finished
+    model, test, rng = setting.scene.federated.model, setting.scene.test, np.random.default_rng(0)
+    data, recipe = setting.scene.federated.data, recipe_of(found.agreement.terms.recipe)
+    drawn = [rng.choice(len(data), 50, replace=False) for _ in range(60)]
+    for labels, turned in ((lambda rows: rng.integers(0, 10, len(rows)), 1), (lambda rows: data.labels[rows], -1)):
+        samples = [(data.features[rows], labels(rows)) for rows in drawn]
+        models = turned * train_all_alone(model, samples, recipe, 5, classes=data.classes)
+        against = final_module.opposed(found.agreement.terms, model, list(models), test, "12" * 32)
+        assert against == [turned < 0] * 60
 
 
 def test_an_opposed_model_that_was_taken_is_found(tmp_path, plans, monkeypatch):
