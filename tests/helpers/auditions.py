@@ -117,6 +117,12 @@ def audition_job(folder, behaviours=None, **server):
     return replace(job, server=replace(job.server, **{"most_pay": ALLOWED} | server))
 
 
+def joint_audition_job(folder, **server):
+    """The job with such expensive computing that it is paid by the joint loss."""
+    job = read_job(audition_job_file(folder, ("sample_cost = 0.001", "sample_cost = 0.02")))
+    return replace(job, server=replace(job.server, **{"most_pay": ALLOWED} | server))
+
+
 class Plans:
     """Plans, made once per set of clients. They raise computing pay, which hardly counts in such a small job."""
 
@@ -130,7 +136,11 @@ class Plans:
         key = json.dumps(told, sort_keys=True)
         if key not in self.made:
             plan = make(replace(job, server=replace(job.server, most_pay=PLANNED_WITH)), side, QUICK)
-            contract = replace(plan.contract, computing_base=np.full(len(plan.clients), 150.0))
+            raised = {"computing_base": 150.0}
+            if isinstance(plan.contract, JointAudition):
+                raised |= {"joint_slope": 300.0, "joint_cap": 400.0}
+            all_alike = {name: np.full(len(plan.clients), value) for name, value in raised.items()}
+            contract = replace(plan.contract, **all_alike)
             self.made[key] = replace(plan, contract=contract)
         return self.made[key]
 

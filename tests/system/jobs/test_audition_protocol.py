@@ -33,7 +33,7 @@ from truthfl.federation.operator.row_words import describe_row
 from truthfl.federation.participant.node_settings import ACCEPT_IF_IT_PAYS, Settings, decision
 from truthfl.federation.participant.participant import keep_audition
 from truthfl.federation.protocol import auditions
-from truthfl.federation.protocol.final_model import audit, published_files, solo_file
+from truthfl.federation.protocol.final_model import audit, mean_of_solo_models, published_files, solo_file
 from truthfl.federation.protocol.messages import (
     AUDITION_COMMIT,
     AUDITION_OPEN,
@@ -119,7 +119,7 @@ def test_offers_ask_for_labels_and_say_the_recipe(honest, plans):
     for i, offer in enumerate(found.agreement.offers):
         assert offer.job.recipe == plan.recipe.document()
         assert offer.job.audition_seconds == 3600.0
-        assert offer.client.samples == plan.details.labels[i] <= setting.job.clients.dataset_size[i]
+        assert offer.client.samples == plan.contract.labels[i] <= setting.job.clients.dataset_size[i]
         assert offer.client.audition_cost == plan.solo_cost[i]
         assert offer_from(offer.document()).hash == offer.hash
     written = found.plans[-1].document["audition"]
@@ -172,7 +172,8 @@ def test_the_joint_model_is_the_trainers(honest):
     setting, found = honest
     federated = federation_of_asked(setting.job, setting.scene.federated, found.agreement)
     batches = [offer.client.batch_size for offer in found.agreement.offers]
-    trained = train(federated, Profile(["truthful"] * 4, batches), 5)
+    start = mean_of_solo_models(found, solo_file(setting.folder / "models", found.name))
+    trained = train(federated, Profile(["truthful"] * 4, batches), 5, start=start)
     model = np.load(published_files(setting.folder, found.name)[0])
     assert np.abs(model - trained.params[0]).max() < 1e-5
 
@@ -204,33 +205,33 @@ def test_liars_are_stopped_and_told_and_the_others_go_on(stopped):
 
 
 def test_weights_of_those_who_passed_are_shares_of_theirs(stopped):
-    """The rounds by hand: reports of the two who passed, with weights that add up to 1."""
+    """The rounds by hand: reports of the two who passed, with weights that add up to 1, and momentum."""
     setting, found = stopped
     offers = [found.agreement.offers[i] for i in (0, 3)]
     total = sum(offer.client.samples for offer in offers)
-    params, who = setting.scene.federated.model.init(5), [(FIRST_NODE, offers[0]), (FIRST_NODE + 3, offers[1])]
+    params = before = mean_of_solo_models(found, solo_file(setting.folder / "models", found.name))
+    who = [(FIRST_NODE, offers[0]), (FIRST_NODE + 3, offers[1])]
     for round_ in range(12):
         reports = [setting.people[node].report(one.hash, params, round_) for node, one in who]
-        params = params + sum(
+        changed = params + sum(
             np.float32(offer.client.samples / total) * (report - params)
             for offer, report in zip(offers, reports, strict=True)
         )
+        moved = changed + np.float32(found.agreement.terms.momentum) * (params - before)
+        params, before = moved, params
     model = np.load(published_files(setting.folder, found.name)[0])
     assert np.abs(model - params).max() < 1e-5
 
 
 def test_pay_is_by_the_formula(stopped):
     _, found = stopped
-    loss = found.test.document["loss"]
     for offer in found.agreement.offers:
         terms, settled = offer.client.pay, found.settlements[offer.client.name].document
         level = terms["solo_level"] + terms["solo_spread"] * settled["level_shift"]
         labels = terms["label_base"] + terms["label_slope"] * (level - settled["solo_loss"])
         assert settled["label_pay"] == pytest.approx(min(max(labels, 0.0), terms["label_cap"]))
         assert settled["passed"] == (settled["solo_loss"] - level <= terms["gate"])
-        expected = terms["joint_constant"] + terms["joint_curve"] / settled["present_labels"]
-        computing = min(max(terms["joint_base"] + terms["joint_slope"] * (expected - loss), 0.0), terms["joint_cap"])
-        assert settled["computing_pay"] == pytest.approx(computing if settled["passed"] else 0.0)
+        assert settled["computing_pay"] == (terms["computing_base"] if settled["passed"] else 0.0)
 
 
 # Replies of Ben that are changed on their way.
@@ -709,7 +710,8 @@ def test_the_fast_trainer_pays_as_the_protocol(outcomes):
     restricted = federation_of_asked(job, scene.federated, outcome.agreement)
     solo = {name: entry.document["solo_loss"] for name, entry in outcome.view.auditions.items()}
     kinds = [behaviour(name) for name in job.clients.behaviour]
-    again = simulated_payoffs(job, scene, restricted, outcome.agreement, kinds, solo, draws)
+    models = np.load(solo_file(outcome.folder / "models", outcome.view.name))
+    again = simulated_payoffs(job, scene, restricted, outcome.agreement, kinds, solo, models, draws)
     assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     assert outcome.stopped_at_gate[1]
     assert not outcome.stopped_at_gate[3]
@@ -761,7 +763,8 @@ def test_the_report_says_what_became_of_liars(outcomes):
 
 
 def test_a_job_may_be_run_under_another_contract(tmp_path):
-    job = read_job(audition_job_file(tmp_path)).with_contract("lceme")
+    dear = audition_job_file(tmp_path, ("sample_cost = 0.001", "sample_cost = 0.01"))
+    job = read_job(dear).with_contract("lceme")
     outcome = run_job(job, tmp_path / "out", design=QUICK)
     assert not outcome.view.auditions
     assert not outcome.stopped_at_gate.any()
@@ -857,22 +860,20 @@ def dies_after_a_round(setting):
 
 @pytest.mark.parametrize("misfortune", [never_labels, labels_one_sample_12, dies_after_a_round])
 def test_what_one_does_not_do_is_not_taken_from_the_others(misfortune, tmp_path, plans, honest):
-    """Pay by the joint loss alone left them with less than nothing; here it is bounded, and expects what is there."""
+    """Computing is paid by reports, whatever the joint loss is without him."""
     setting = Setting(tmp_path, plans, label_seconds=0.01, round_seconds=0.02)
     found = setting.go(misfortune(setting))
     assert held(setting, found) is None
     before = honest[1].settlements
     for offer in found.agreement.offers:
-        name, terms = offer.client.name, offer.client.pay
+        name = offer.client.name
         settled = found.settlements[name].document
         assert settled["pay"] >= 0
         if name == "Ben":
             continue
         assert (settled["passed"], settled["delivered"], settled["asked"]) == (True, 12, 12)
-        present = settled["present_labels"]
-        assert present < before[name].document["present_labels"]
-        expected = terms["joint_constant"] + terms["joint_curve"] / present
-        assert expected > offer.job.expected_loss, "with fewer labels more loss is expected, which she does not pay for"
+        assert settled["present_labels"] < before[name].document["present_labels"]
+        assert settled["computing_pay"] == before[name].document["computing_pay"]
         if misfortune is dies_after_a_round:
             assert settled["label_pay"] == before[name].document["label_pay"]
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from helpers.auditions import audition_job_file
+from helpers.auditions import audition_job_file, joint_measurement
 from helpers.auditions import inputs as audition_inputs
 from helpers.auditions import measurement as audition_measurement
 from helpers.commands import told
@@ -36,6 +36,7 @@ from truthfl import (
 )
 from truthfl.adversary.pilot_lies import search_on_pilot
 from truthfl.cli.plan import shown_plan
+from truthfl.contracts.audition.joint import JointAudition
 from truthfl.contracts.audition.plan import AuditionInputs, plan_as, plan_audition
 from truthfl.contracts.contract import ALWAYS_COLLECTED, delivered_share, require_collected, require_sound
 from truthfl.contracts.setting import Strategies
@@ -114,7 +115,7 @@ def test_a_custom_contract_goes_all_the_way(bonus, tmp_path):
     assert f"{receipt_view(ada)['paid']:.0f}" == f"{outcome.pay[0]:.0f}"
 
     unregister("cost and bonus")  # somebody who has not installed it is told so
-    assert "must be one of: audition, lceme, flat" in receipt_fault(participant_folder.receipts(ada)[0])
+    assert "must be one of: audition, audition-joint, lceme, flat" in receipt_fault(participant_folder.receipts(ada)[0])
 
 
 def test_a_custom_contract_is_verified_in_real_training(bonus, tmp_path):
@@ -150,7 +151,7 @@ def thanks():
             usual = Audition.choose(inputs)
             terms = {field.name: getattr(usual, field.name) for field in fields(usual)}
             labels = np.floor(usual.labels / 2)
-            terms |= {"labels": labels, "total_labels": np.full(len(labels), labels.sum())}
+            terms |= {"labels": labels}
             return cls(**terms, thanks=np.full(len(labels), 77.0))
 
         def label_pay(self, seen, passed=None):
@@ -265,12 +266,12 @@ def careful():
     unregister("cost and care")
 
 
-CARE = ('"audition"', '"cost and care"')
+CARE = ('"audition"', '"cost and care"'), ("sample_cost = 0.001", "sample_cost = 0.01")
 
 
 def test_a_contract_by_solo_models_needs_no_audition(careful, tmp_path):
     """From one class: measured, planned, offered, trained alone, tested, paid in parts, received and checked."""
-    job = read_job(audition_job_file(tmp_path, CARE))
+    job = read_job(audition_job_file(tmp_path, *CARE))
     plan = job.plan(job.server_side(), QUICK)
     assert isinstance(plan.contract, careful)
     assert plan.recipe.document() == careful.recipe
@@ -301,7 +302,7 @@ def test_a_contract_by_solo_models_needs_no_audition(careful, tmp_path):
 
 
 def test_a_contract_by_solo_models_is_verified(careful, tmp_path):
-    job = read_job(audition_job_file(tmp_path, CARE))
+    job = read_job(audition_job_file(tmp_path, *CARE))
     own, *_ = verify_job(job, tmp_path, quick=True, runs=200, workers=1).verdicts
     assert own.rule == careful.kind
     assert own.pay_over_cost > 1.0
@@ -311,8 +312,8 @@ def test_a_contract_by_solo_models_is_verified(careful, tmp_path):
     ("terms", "sentence"),
     [
         ({}, "the contract 'with more' has additional terms, more; its plan must set them."),
-        ({"labels": 0.5}, "the contract 'with more' plans labels that are not one whole number for each of 4 clients"),
-        ({"labels": 1e6}, "the contract 'with more' plans labels that are not one whole number for each of 4 clients"),
+        ({"labels": 0.5}, "contract 'with more' plans labels that are not one whole number for each of 4 clients"),
+        ({"labels": 1e6}, "contract 'with more' plans labels that are not one whole number for each of 4 clients"),
     ],
 )
 def test_a_broken_plan_of_labels_is_one_sentence(terms, sentence):
@@ -339,7 +340,9 @@ def test_the_command_line_takes_it_too(bonus, tmp_path):
     unregister(bonus.kind)
     with pytest.raises(
         InputError,
-        match=re.escape("[contract] there is no contract of kind 'cost and bonus'; it must be one of: audition, lceme"),
+        match=re.escape(
+            "[contract] there is no contract of kind 'cost and bonus'; it must be one of: audition, audition-joint"
+        ),
     ):
         read_job(tmp_path / "job.toml")
 
@@ -504,8 +507,10 @@ def test_two_contracts_cannot_share_a_kind():
 @pytest.mark.parametrize("kind", contract_kinds())
 def test_every_registered_contract_keeps_the_interface(kind):
     """Planned, taken apart into one client's terms and put together again, it pays them the same."""
-    if kind == "audition":
-        made = plan_audition(AuditionInputs(CLIENTS, audition_measurement(len(CLIENTS)), Training(10), 1000.0)).contract
+    if kind.startswith("audition"):
+        joint = joint_measurement(len(CLIENTS)) if kind == JointAudition.kind else None
+        measured = audition_measurement(len(CLIENTS), joint=joint)
+        made = plan_audition(AuditionInputs(CLIENTS, measured, Training(10), 1000.0))
     else:
         made = find_contract(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), Prices(1000.0)))
     claims = {"claimed_batch_size": 20.0, "contribution": Contribution(0.1, 0.5)}

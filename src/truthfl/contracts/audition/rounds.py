@@ -23,6 +23,7 @@ from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.models.model import Params
 from truthfl.learning.people.behaviours import FREE_RIDER, TRUTHFUL, behaviour
 from truthfl.learning.people.profile import Profile
+from truthfl.learning.pilot.pilot_clients import draw_in_turns
 from truthfl.learning.solo import Recipe, solo_mean, train_all_alone
 from truthfl.learning.training.aggregation import MEAN, is_own
 from truthfl.learning.training.train import train
@@ -79,7 +80,7 @@ def draw_jobs(side: ServerSide, sizes: IntArray, recipe: Recipe, draws: int, fir
     own = tuple(int(size) for size in sizes[chosen])
     jobs = []
     for seed in range(first_seed, first_seed + draws):
-        partition = side.draw_clients(own, seed)
+        partition = draw_in_turns(side, own, seed)
         federated = side.pilot.of_others(partition, participation=side.pilot.participation[chosen])
         data = federated.data
         samples = [(data.features[rows], data.labels[rows]) for rows in map(partition.rows_of, range(len(partition)))]

@@ -24,7 +24,6 @@ from truthfl.learning.data.partition import (
     dirichlet_partition,
     iid_partition,
     paper_partition,
-    taken_in_turns,
 )
 from truthfl.learning.data.samples import LabeledImages, LabeledSamples, split_positions
 from truthfl.learning.models.cnn import ConvolutionalNetwork
@@ -234,8 +233,7 @@ MODELS: Mapping[str, Callable[[ModelChoice, tuple[int, ...], int], SoftmaxRegres
 class ServerSide:
     """The server's data: a pilot federation with as many clients of the same sizes, and the test set.
 
-    draw_clients  function from numbers of samples and a seed to a partition of the pilot data among other clients, who
-                  share samples only where the data do not suffice
+    draw_clients  function from numbers of samples and a seed to a partition of the pilot data among other clients
     task          the task, fitted on the server's data
     """
 
@@ -271,7 +269,7 @@ def server_side(
     if sets.task.has_own_model:
         require_trainable(network, sets.pilot, type(sets.task).__name__)
     federated = Federated(network, sets.pilot, partition, training, participation=participation)
-    return ServerSide(federated, sets.test, partial(_pilot_clients, data, sets.pilot), task=sets.task)
+    return ServerSide(federated, sets.test, partial(_split, data, sets.pilot), task=sets.task)
 
 
 def build_federation(
@@ -313,10 +311,6 @@ def clients_federation(
 
 def _sets_of(data: Data, task: TaskChoice) -> SampleSets:
     return sample_sets(task, data.source, data.pilot_samples, data.test_samples, data.seed)
-
-
-def _pilot_clients(data: Data, samples: LabeledSamples, sizes: tuple[int, ...], seed: int) -> Partition:
-    return taken_in_turns(_split(data, samples, sizes, seed), samples.labels, seed)
 
 
 def _split(data: Data, samples: LabeledSamples, sizes: tuple[int, ...], seed: int) -> Partition:

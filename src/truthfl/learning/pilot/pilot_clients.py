@@ -8,6 +8,7 @@ from functools import partial
 
 from truthfl.contracts.setting import FloatArray, IntArray
 from truthfl.learning.data.federations import ServerSide
+from truthfl.learning.data.partition import Partition, taken_in_turns
 from truthfl.learning.models.model import Features, Labels
 from truthfl.learning.people.labels import asked_order
 from truthfl.learning.solo import Recipe, losses_of_groups
@@ -38,8 +39,13 @@ class PilotClients:
         return losses_of_groups(self.side.pilot.model, groups, self.side.test, SEED, draws=DRAWS)
 
 
+def draw_in_turns(side: ServerSide, sizes: tuple[int, ...], seed: int) -> Partition:
+    """Clients drawn as the job's are assumed to be, who share samples only where there are too few."""
+    return taken_in_turns(side.draw_clients(sizes, seed), side.pilot.data.labels, seed)
+
+
 def draw_pilot_clients(side: ServerSide, most_labels: int, seed: int) -> PilotClients:
     """`PILOT_CLIENTS` clients with this many samples each, drawn as the job's clients are assumed to be."""
-    partition = side.draw_clients((most_labels,) * PILOT_CLIENTS, seed)
+    partition = draw_in_turns(side, (most_labels,) * PILOT_CLIENTS, seed)
     rows = [partition.rows_of(client) for client in range(PILOT_CLIENTS)]
     return PilotClients(side, tuple(own[asked_order(len(own), k, seed)] for k, own in enumerate(rows)))
