@@ -22,7 +22,7 @@ from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.simulated.participants import grid_of
 from truthfl.home import participant_folder
 from truthfl.home.record import rounds_of
-from truthfl.job import DataJob, PrivacySettings
+from truthfl.job import DataJob, PrivacySettings, participants
 from truthfl.learning.solo import alignments, solo_length, solo_losses, solo_mean
 from truthfl.ledger.book import Ledger, open_ledger
 from truthfl.ledger.checking import check
@@ -158,7 +158,7 @@ def masked_three(folder, plans):
     """Three with masked reports, of whom Ben is stopped: two are too few for a sum."""
     job = replace(audition_job(folder, round_seconds=0.02), privacy=PrivacySettings(secure_aggregation=True))
     clients = {name: values[:3] for name, values in job.document()["clients"].items()}
-    setting = Setting(folder, plans, job=job.with_clients(type(job.clients)(**clients)))
+    setting = Setting(folder, plans, job=job.with_clients(participants(**clients)))
     ben = next(person for person in setting.people.values() if person.name == "Ben")
     labels = ben.labels
     ben.labels = lambda offer: np.full_like(labels(offer), 3)
@@ -274,7 +274,30 @@ def test_a_job_file_may_have_no_rounds_only_where_solo_models_are_trained(tmp_pa
     assert told(without.with_contract, "lceme") == (
         "[training] rounds is 0; it must be at least 1, for under the contract 'lceme' nobody trains alone before."
     )
-    assert told(without.plan, without.server_side()) == "[training] rounds is 0; it must be at least 1."
+    setting = Setting(tmp_path, Plans(), job=without)
+    found = setting.go()
+    plan = setting.plans(without, None)
+    assert (plan.start, plan.training.rounds, plan.report_bounds) == (SOLO_MEAN, 0, ())
+    assert plan.details.level.loss == plan.details.level.zero
+    assert np.abs(final_model(setting, found) - mean_of(setting, found, NAMES)).max() < 1e-6
+    assert [found.settlements[name].document["computing_pay"] for name in NAMES] == [0.0] * 4
+    assert held(setting, found) is None
+
+
+def test_where_nobody_labels_nobody_passes_and_the_job_is_settled(tmp_path):
+    setting = Setting(tmp_path, Plans(), ["lazy labeler"] * 4)
+    found = setting.go()
+    assert found.finished
+    assert not found.rounds
+    assert [entry.document["passed"] for entry in found.auditions.values()] == [False] * 4
+    assert np.array_equal(final_model(setting, found), setting.scene.federated.model.init(5))
+    for name in NAMES:
+        settled = found.settlements[name].document
+        assert (settled["computing_pay"], settled["delivered"], settled["asked"]) == (0.0, 0, 0)
+    assert check(setting.entries()) is None
+    assert audit(found, *published_files(setting.folder, found.name)) is None
+    for person in setting.people.values():
+        assert receipt_fault(participant_folder.receipts(person.folder)[0]) is None
 
 
 # What the check finds.
@@ -388,7 +411,7 @@ def test_without_the_bound_such_a_model_passes_and_a_check_by_the_bound_finds_it
             honest(*arguments, client=client, **more) * np.float32([1, 1e3][client == 1])
         ),
     )
-    setting = Setting(tmp_path, FromSolo())
+    setting = Setting(tmp_path, FromSolo(rounds=0))  # from such a mean, honest reports would be too long
     found = setting.go()
     assert found.auditions["Ben"].document["passed"]
     assert held(setting, found) is None
