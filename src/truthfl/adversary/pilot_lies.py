@@ -13,7 +13,7 @@ import numpy as np
 from truthfl.adversary.measure import Case, KnownSolo, LieLosses, Payer, SoloTerms, Split, gains, train_lies
 from truthfl.adversary.search import KnownLosses, rungs_of, search
 from truthfl.adversary.strategy import TRUTH, LiePoint, LieSpace
-from truthfl.contracts.contract import COLLECTED_BY_JOBS, Evidence, Observation
+from truthfl.contracts.contract import COLLECTED_BY_JOBS, LITTLE_GAIN, Evidence, Observation
 from truthfl.contracts.details import CERTAIN, PlanWorth
 from truthfl.contracts.planning import Plan
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, batch_price
@@ -225,7 +225,7 @@ def plan_warnings(plan: Plan, lies: PilotLies, worth: PlanWorth) -> list[str]:
         *presence_sentences(plan.clients),
         *plan.details.warnings(plan, worth),
         *_noise_warnings(plan),
-        *lie_sentences(lies),
+        *lie_sentences(lies, plan.cost),
     ]
 
 
@@ -252,12 +252,14 @@ def presence_sentences(clients: Clients) -> list[str]:
     ]
 
 
-def lie_sentences(lies: PilotLies | None) -> list[str]:
-    """The possible gain of the best lie, if lies were searched."""
+def lie_sentences(lies: PilotLies | None, cost: FloatArray) -> list[str]:
+    """The possible gain of the best lie, if lies were searched; `cost` of honest work."""
     if lies is None or not lies.lies:
         return []
     best = lies.lies[0]
     gain, error = float(best.gain.mean()), float(best.gain_error.mean())
     tried = f"he best of {lies.points} lies tried on pilot data ({best.point.words})"
-    start = f"Beware: t{tried} gains" if gain > CERTAIN * error else f"T{tried} is not known to gain:"
+    much = gain - CERTAIN * error > LITTLE_GAIN * float(np.mean(cost))
+    little = f"T{tried} is not known to gain more than {LITTLE_GAIN:.0%} of cost:"
+    start = f"Beware: t{tried} gains" if much else little
     return [f"{start} {gain:,.2f} ± {CERTAIN * error:,.2f} on average. truthfl verify searches longer."]

@@ -17,6 +17,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from truthfl.coded_text import CodedText, amount
+from truthfl.contracts.contract import LITTLE_GAIN
 from truthfl.contracts.formulas import work_cost
 from truthfl.errors import InputError
 from truthfl.instructions import SECONDS_A_LABEL
@@ -120,6 +121,7 @@ class Outlook:
     chance_below_cost  probability that pay is less than cost
     difference         `left` minus the same for honest work
     difference_error   its standard error
+    pays               whether the difference is known to be more than `LITTLE_GAIN` of the cost of honest work
     stopped            whether the client would fail the audition; they then compute no rounds and get no pay for them
     """
 
@@ -132,6 +134,7 @@ class Outlook:
     chance_below_cost: float
     difference: float
     difference_error: float
+    pays: bool
     stopped: bool
 
 
@@ -208,18 +211,21 @@ def _zero_loss(offer: Offer) -> float:
 def outlooks(offer: Offer, costs: Costs) -> list[Outlook]:
     """Honest work first, then the lies that the operator tried, the most profitable first."""
     honest_work = TriedLie(HONEST, "", 1.0, offer.client.batch_size, 1.0, 0.0, 0.0)
-    honest = _outlook(offer, costs, honest_work, 0.0)
-    lies = [_outlook(offer, costs, lie, honest.left) for lie in offer.client.lies]
-    return [replace(honest, difference=0.0), *sorted(lies, key=lambda lie: -lie.difference)]
+    honest = _outlook(offer, costs, honest_work, None)
+    lies = [_outlook(offer, costs, lie, honest) for lie in offer.client.lies]
+    return [honest, *sorted(lies, key=lambda lie: -lie.difference)]
 
 
-def _outlook(offer: Offer, costs: Costs, lie: TriedLie, honest_left: float) -> Outlook:
+def _outlook(offer: Offer, costs: Costs, lie: TriedLie, honest: Outlook | None) -> Outlook:
+    """The outlook of a lie, compared with that of honest work; of honest work itself without it."""
     pay, cost, stopped = _pay_and_cost(offer, costs, lie)
     joint, solo = lie.loss_rise_error, lie.solo_rise_error
     error = math.hypot(_half_difference(offer, costs, lie, joint, 0.0), _half_difference(offer, costs, lie, 0.0, solo))
     if not math.isfinite(pay - cost) or not math.isfinite(error):
         raise InputError(f"the offer's pay for {lie.words or 'honest work'} is no finite amount.")
     covered = cost <= 0 and _is_never_negative(offer)
+    difference = 0.0 if honest is None else pay - cost - honest.left
+    much = 0.0 if honest is None else LITTLE_GAIN * honest.cost
     return Outlook(
         kind=lie.kind,
         words=lie.words,
@@ -228,8 +234,9 @@ def _outlook(offer: Offer, costs: Costs, lie: TriedLie, honest_left: float) -> O
         cost=cost,
         left=pay - cost,
         chance_below_cost=0.0 if covered else _chance_below(cost, pay, pay_deviation(offer)),
-        difference=pay - cost - honest_left,
+        difference=difference,
         difference_error=error,
+        pays=difference - 2.0 * error > max(much, 0.5 / offer.job.minor_units),
         stopped=stopped,
     )
 

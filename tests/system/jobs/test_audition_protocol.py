@@ -953,10 +953,8 @@ def test_where_two_of_three_pass_there_are_no_masked_rounds_and_receipts_hold(tm
     assert held(setting, found) is None
     assert (found.rounds, len(found.taking_part.offers)) == ([], 2)
     (told,) = [entry.document for entry in found.rejections]
-    assert (
-        told["reason"]
-        == "only Ada, Cleo passed, and masked reports need 3: there are no training rounds, and the final model is the mean of their solo models"
-    )
+    start = "only Ada, Cleo passed, and masked reports need 3: there are no training rounds, and the final model is "
+    assert told["reason"] == start + "the mean of their solo models"
     assert "training refused: only Ada, Cleo" in describe_row(
         next(entry for entry in setting.entries() if entry.kind == "rejection"), None
     )

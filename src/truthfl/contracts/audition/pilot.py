@@ -18,7 +18,7 @@ from truthfl.learning.pilot.pilot_clients import PILOT_CLIENTS, PILOT_SEED, Pilo
 from truthfl.learning.privacy import PrivateModel
 from truthfl.learning.solo import MOST_SHIFTS, PICTURE_DIMENSIONS, Recipe, can_change_penalty
 
-RECIPE_CLIENTS = 24
+RECIPE_CLIENTS = 16
 FEWEST_LABELS = 8
 FEWEST_APART = 5  # pilot clients who share no sample; with fewer their spread says little about other people
 SOME_LABELS = 100  # of pilot clients whose classes are counted

@@ -31,7 +31,7 @@ from truthfl.learning.training.train import train
 MOST_CLIENTS = (
     10  # of a drawn job: the loss depends on the number of labels, and the pilot data do not suffice for more
 )
-TUNED_DRAWS, LEVEL_DRAWS = 3, 8
+TUNED_DRAWS, CURVE_DRAWS, LEVEL_DRAWS = 3, 6, 8
 FIRST_SEED = 500
 MOMENTA = (0.0, 0.5, 0.8, 0.9)
 FIRST_MOMENTUM = 0.8
@@ -258,7 +258,7 @@ class JointCurve:
 
 
 def measure_joint_curve(
-    side: ServerSide, sizes: IntArray, recipe: Recipe, how: JointTraining, draws: int = LEVEL_DRAWS
+    side: ServerSide, sizes: IntArray, recipe: Recipe, how: JointTraining, draws: int = CURVE_DRAWS
 ) -> JointCurve:
     """The loss of jobs with a part of their labels, fitted by c + A / N, N different samples; averaged over draws."""
     losses, inverse = np.empty((draws, len(SHARES))), np.empty((draws, len(SHARES)))

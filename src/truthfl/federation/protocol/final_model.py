@@ -89,7 +89,7 @@ def _absence(job: str, client: str, reason: str) -> Item:
     return Item(job, "rejection", f"final/{client}", document)
 
 
-OPPOSED_LIMIT = -0.5  # of `alignments`: models of random labels are at 0 ± 0.2, a good model times −1 is near −1
+OPPOSED_LIMIT = -0.5  # of `alignments`: models of random labels are near 0, a good model times −1 is below −1
 RELATIVE_TOLERANCE = 1e-5  # computers add floating-point numbers in different orders
 OPPOSED = "scores classes lower where they are right"
 SHIFT_TOLERANCE = 1e-2  # of a shift, in standard deviations of solo losses

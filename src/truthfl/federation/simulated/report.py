@@ -171,7 +171,8 @@ def _liar_sentence(outcome: RunOutcome, client: int, offer: Offer, settled: Sett
     lost = outcome.payoff_if_honest[client] - outcome.payoff[client]
     left = f"are left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if they had been honest"
     if settled.solo_loss is None or settled.level_shift is None:
-        return f"{who} sent no model to the audition; they are paid {outcome.pay[client]:,.2f} and {left}."
+        reason = outcome.view.auditions[offer.client.name].document["reason"].rstrip(".")
+        return f"{who} was stopped at the audition. {reason}; they are paid {outcome.pay[client]:,.2f} and {left}."
     expected = expected_solo_loss(offer, settled.level_shift)
     if not settled.passed:
         limit = highest_passing_loss(offer, settled.level_shift)

@@ -13,7 +13,7 @@ from truthfl.learning.models.model import Features, Labels
 from truthfl.learning.people.labels import asked_order
 from truthfl.learning.solo import Recipe, losses_of_groups
 
-PILOT_CLIENTS = 80
+PILOT_CLIENTS = 64
 PILOT_SEED = 11  # of the pilot clients' samples
 SEED = 0  # of the test, and the first one of the solo models' starts and draws
 DRAWS = 8  # seeds of these: with a single one all pilot clients would be lucky or unlucky together

@@ -152,7 +152,7 @@ function keyOf(kind) {
 // What was searched, and whether something was found that pays.
 function lieWords(offer, lies) {
   if (lies.length === 0) return text("offer.lies_unknown");
-  const paying = lies.filter((lie) => lie.difference > 2 * lie.difference_error && lie.difference >= 0.5 / offer.minor_units);
+  const paying = lies.filter((lie) => lie.pays);
   const found = paying.length === 0 ? text("offer.lies_none_pay") : text("offer.lies_pay", { count: paying.length });
   return [text("offer.lies_tried", { count: offer.lies_tried }), found, text("offer.lies_error")].join(" ");
 }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.adversary.strategy import KINDS, LiePoint
-from truthfl.contracts.contract import Evidence
+from truthfl.contracts.contract import LITTLE_GAIN, Evidence
 from truthfl.contracts.setting import FloatArray, IntArray, batch_price
 from truthfl.studies.verify.regret import (
     Estimate,
@@ -139,9 +139,6 @@ class Verdict:
     clients: tuple[ClientVerdict, ...]
 
 
-TOLERANCE = 0.02  # gain that does not count, as a share of the cost of honest work
-
-
 def verdicts_of(measurement: LieMeasurement, *, loss_value: float, test_samples: int) -> tuple[Verdict, ...]:
     """One verdict per rule.
 
@@ -219,9 +216,9 @@ def _best_lie(measurement: LieMeasurement, rule: int) -> tuple[LiePoint, Estimat
 
 def _answer(low: float, high: float) -> bool | None:
     """Whether a gain with this interval, as a share of cost, exceeds the tolerance; None if that is open."""
-    if low > TOLERANCE:
+    if low > LITTLE_GAIN:
         return True
-    return False if high < TOLERANCE else None
+    return False if high < LITTLE_GAIN else None
 
 
 def _of_pairs(measurement: LieMeasurement, rule: int) -> Estimate | None:
