@@ -2,12 +2,12 @@
 
     python -m benchmarks.million_clients [--clients 10000 100000 1000000] [--json]
 
-Two jobs, each from the clients' fields and with all checks of the input, on the loss model of `paper_bound`:
+Two jobs, each from the clients' fields and with all checks of the input:
 
     lceme     `Clients(…)`, `paper_bound`, `optimal_batch_sizes`, `lceme`, `contract.reward`
-    audition  `Clients(…)`, `paper_bound`, `plan_audition` on a measured solo curve (labels, batches, terms); then from
-              given solo losses `peer_shifts`, the clients who pass, and the labels that take part; then pay by solo
-              losses, test loss and delivered rounds, rounded to whole minor units
+    audition  `Clients(…)`, `plan_audition` on a measured solo curve (labels, batches, terms); then from given solo
+              losses `peer_shifts`, the clients who pass, and the labels that take part; then pay by solo losses and
+              delivered rounds, rounded to whole minor units
 
 One pass is `numpy.multiply(array, 2.0)` for each array that the job reads or returns, with one number per client. Terms
 with one number for all clients do not count. That is 16 arrays for lceme and 31 for the audition. The budget, if any,
@@ -79,7 +79,8 @@ class LcemeJob:
         batches = optimal_batch_sizes(clients, model, TRAINING, loss_value=loss_value, budget=budget)
         contract = lceme(clients, model, TRAINING, batches)
         pay = contract.reward(TEST_LOSS)
-        return [*_arrays_of(clients, model), batches, contract.slope, contract.base, pay]
+        terms = [model.sampling, model.labeling, model.reporting, model.reporting_sampling, model.reporting_labeling]
+        return [*_arrays_of(clients), *terms, batches, contract.slope, contract.base, pay]
 
     def full_pay(self):
         """Total pay without a budget."""
@@ -97,20 +98,18 @@ class AuditionJob:
         scores = generator.standard_normal((PILOT_CLIENTS, 1))
         self.solo = SoloCurve(numbers, 0.3 + 60.0 / numbers * (1.0 + 0.05 * scores))
         self.audition_cost = generator.uniform(0.5, 2.0, count)
-        self.absence = generator.uniform(0.0, 2.0, count) * 0.1 / count
         self.noise = generator.standard_normal(count)
         self.noise[generator.random(count) < 0.01] = 40.0
         self.noise[generator.random(count) < 0.01] = np.nan
         self.asked = generator.integers(50, 101, count)
         self.delivered = self.asked - (generator.random(count) < 0.05)
-        contract = plan_audition(self._inputs(Clients(**self.fields), None)[0]).contract
+        contract = plan_audition(self._inputs(Clients(**self.fields), None))
         self.solo_loss = contract.solo_level + contract.solo_spread * self.noise
 
     def run(self, budget=None):
         """All arrays that the job reads or returns."""
         clients = Clients(**self.fields)
-        inputs, model = self._inputs(clients, budget)
-        contract = plan_audition(inputs).contract
+        contract = plan_audition(self._inputs(clients, budget))
         excess = self.solo_loss - contract.solo_level
         excess /= contract.solo_spread
         shifts = peer_shifts(excess)
@@ -130,37 +129,31 @@ class AuditionJob:
         pay *= MINOR_UNITS
         pay = np.rint(pay, out=pay).astype(np.int64)
         terms = [values for values in contract.terms().values() if values.strides != (0,)]
-        given = [self.audition_cost, self.absence, self.solo_loss, self.asked, self.delivered]
-        return [*_arrays_of(clients, model), *given, contract.batch_size, *terms, pay]
+        given = [self.audition_cost, self.solo_loss, self.asked, self.delivered]
+        return [*_arrays_of(clients), *given, contract.batch_size, *terms, pay]
 
     def full_pay(self):
         """Expected total pay without a budget."""
-        contract = plan_audition(self._inputs(Clients(**self.fields), None)[0]).contract
-        return float((contract.label_base + contract.joint_base).sum())
+        contract = plan_audition(self._inputs(Clients(**self.fields), None))
+        return float((contract.label_base + contract.computing_base).sum())
 
     def _inputs(self, clients, budget):
-        """The inputs for the choice of an audition, and the loss model for batches."""
-        model, count = paper_bound(clients, TRAINING, CONSTANTS), len(clients)
+        """The inputs for the choice of an audition, whose computing is paid a fixed amount."""
         measured = AuditionMeasurement(
             solo=self.solo,
             joint_curve=60.0,
             joint_curve_error=3.0,
-            constant=0.3,
-            sampling=model.sampling,
-            absence=self.absence,
-            loss_error=0.01 / count,
             audition_cost=self.audition_cost,
+            batch=64.0,
         )
-        return AuditionInputs(clients, measured, TRAINING, 400.0 * count**2, budget=budget), model
+        return AuditionInputs(clients, measured, TRAINING, 400.0 * len(clients) ** 2, budget=budget)
 
 
 JOBS = {"lceme": LcemeJob, "audition": AuditionJob}
 
 
-def _arrays_of(clients, model):
-    client_arrays = [getattr(clients, field) for field in client_fields(1)]
-    terms = [model.sampling, model.labeling, model.reporting, model.reporting_sampling, model.reporting_labeling]
-    return [*client_arrays, *terms]
+def _arrays_of(clients):
+    return [getattr(clients, field) for field in client_fields(1)]
 
 
 def one_pass(arrays):

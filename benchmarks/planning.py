@@ -34,11 +34,13 @@ from truthfl.learning.pilot.runs import PilotDesign
 CONTRACTS = ("audition", "lceme")
 CLIENTS = "simulated clients"  # who holds which samples, which no plan needs
 STAGES = {
-    "tune_recipe": (audition_planning, "recipe"),
+    "usual_recipe": (audition_planning, "recipe"),
     "measure_solo_curve": (audition_planning, "solo curve"),
-    "refine_solo_curve": (audition_planning, "solo curve"),
+    "draw_jobs": (audition_planning, "solo models of drawn jobs"),
+    "tune_rounds": (audition_planning, "rounds"),
     "measure_joint_curve": (audition_planning, "joint curve"),
-    "measure_absence": (audition_planning, "absence"),
+    "measure_joint_level": (audition_planning, "joint level"),
+    "measure_report_bounds": (audition_planning, "report bounds"),
     "find_step_size": (pilot_measurement, "step size"),
     "measure_reduced_and_whole": (pilot_measurement, "gradients"),
     "pilot_runs": (pilot_measurement, "trial runs"),  # gradients are measured at the same time

@@ -31,6 +31,7 @@ from truthfl.contracts.setting import Clients, Training
 from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
+from truthfl.federation.protocol.final_model import Evaluation
 from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.messages import PARAMS, codes_with_participants, model_in, model_record
 from truthfl.federation.protocol.offers import reach_agreement
@@ -108,7 +109,7 @@ def agreed(roster, count, rounds, operator, agreement_key, masked):
     training = Training(rounds, 1, STEP)
     loss = LossModel(constant=0.1, sampling=np.full(count, 0.1), labeling=10.0, reporting=0.1)
     contract = lceme(clients, loss, training, np.full(count, float(BATCH)))
-    promise = Promise(clients, training, loss, contract, report_bounds=((0, BOUND),), masked=masked)
+    promise = Promise(clients, training, contract, 0.5, report_bounds=((0, BOUND),), masked=masked)
     opening = Opening(0, "0" * 64, public_line(operator), agreement_line(agreement_key))
     task = TrainingTask({"kind": "cnn", "filters": FILTERS, "penalty": 1e-3}, (28, 28, 1), tuple("0123456789"), 1000)
     return reach_agreement(
@@ -140,7 +141,9 @@ def training_of(agreement, view, operator, agreement_key, checkpoint):
     codes = codes_with_participants(agreement_key, view)
     acceptances = {offer.client.name: view.answer_to(offer).document for offer in agreement.offers}
     model = model_of(agreement.terms)
-    return TrainingRun(model, agreement, checkpoint, agreement, codes, acceptances, operator_key=operator)
+    return TrainingRun(
+        Evaluation(model, test), agreement, checkpoint, agreement, codes, acceptances, operator_key=operator
+    )
 
 
 def measure(count, rounds, blocks, masked=False):
@@ -162,7 +165,7 @@ def measure(count, rounds, blocks, masked=False):
             training = training_of(agreement, view, operator, key, Path(place) / f"checkpoint-{block}")
             start = training.model.init(0)
             began = now()
-            final["ours"] = train_rounds(roster, training, test, lambda _: None)
+            final["ours"] = train_rounds(roster, training, lambda _: None)
             ours.append((now() - began) / rounds)
             plain = InProcessGrid(bare_app(participants, training.model), {node: {} for node in participants})
             strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=count, min_available_nodes=count)

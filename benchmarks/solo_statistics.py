@@ -18,7 +18,8 @@ import numpy as np
 from truthfl.contracts.audition.level import WINDOW
 from truthfl.job import read_job
 from truthfl.learning.people.labels import asked_order
-from truthfl.learning.solo import Recipe, _fit, _log_probabilities, _standardized, train_all_alone
+from truthfl.learning.pilot.pilot_clients import draw_in_turns
+from truthfl.learning.solo import Recipe, fit_scores, log_probabilities, standardized, train_all_alone
 
 RECIPE = Recipe(steps=150, batch_size=64, step_size=0.25, penalty=0.001, shifts=4)
 SEED = 11
@@ -26,10 +27,12 @@ SEED = 11
 
 def statistics(scores, labels):
     """Each statistic for models with these scores, (models,)."""
-    wide, classes = _standardized(scores.astype(float)), scores.shape[2]
+    wide, classes = standardized(scores.astype(float))[0], scores.shape[2]
     log_p = np.empty_like(wide)
     for half in (0, 1):
-        log_p[:, 1 - half :: 2] = _log_probabilities(wide[:, 1 - half :: 2], *_fit(wide[:, half::2], labels[half::2]))
+        log_p[:, 1 - half :: 2] = log_probabilities(
+            wide[:, 1 - half :: 2], *fit_scores(wide[:, half::2], labels[half::2])
+        )
     loss = -log_p[:, np.arange(len(labels)), labels]
     by_class = np.stack([loss[:, labels == c].mean(axis=1) for c in range(classes)], axis=1)
     return {
@@ -45,7 +48,7 @@ def risks(labels: int, clients: int, data: str | None) -> dict[str, float]:
     job = read_job(None)
     side = (job if data is None else replace(job, data=replace(job.data, source=data))).server_side()
     numbers = [round(labels / WINDOW), labels, round(labels * WINDOW)]
-    partition = side.draw_clients((numbers[-1],) * clients, SEED)
+    partition = draw_in_turns(side, (numbers[-1],) * clients, SEED)
     rows = [partition.rows_of(k)[asked_order(numbers[-1], k, SEED)] for k in range(clients)]
     model, pilot = side.pilot.model, side.pilot.data
     found = []
