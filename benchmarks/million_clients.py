@@ -10,7 +10,7 @@ Two jobs, each from the clients' fields and with all checks of the input:
               delivered rounds, rounded to whole minor units
 
 One pass is `numpy.multiply(array, 2.0)` for each array that the job reads or returns, with one number per client. Terms
-with one number for all clients do not count. That is 16 arrays for lceme and 31 for the audition. The budget, if any,
+with one number for all clients do not count. That is 16 arrays for lceme and 22 for the audition. The budget, if any,
 is 0.7 of the plan's pay without one. Times are processor time, which other load affects less than wall-clock time;
 nothing here uses more than one core. Passes and jobs take turns, and the best time of each counts.
 """

@@ -136,14 +136,12 @@ def now():
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def training_of(agreement, view, operator, agreement_key, checkpoint):
+def training_of(agreement, view, operator, agreement_key, checkpoint, test):
     """The training run of all clients, with the keys of their messages."""
     codes = codes_with_participants(agreement_key, view)
     acceptances = {offer.client.name: view.answer_to(offer).document for offer in agreement.offers}
-    model = model_of(agreement.terms)
-    return TrainingRun(
-        Evaluation(model, test), agreement, checkpoint, agreement, codes, acceptances, operator_key=operator
-    )
+    evaluation = Evaluation(model_of(agreement.terms), test)
+    return TrainingRun(evaluation, agreement, checkpoint, agreement, codes, acceptances, operator_key=operator)
 
 
 def measure(count, rounds, blocks, masked=False):
@@ -162,7 +160,7 @@ def measure(count, rounds, blocks, masked=False):
             key = AgreementKey.generate()
             agreement = agreed(roster, count, rounds, operator, key, masked)
             view = job_view(roster.job_name, ledger.entries(roster.job_name))
-            training = training_of(agreement, view, operator, key, Path(place) / f"checkpoint-{block}")
+            training = training_of(agreement, view, operator, key, Path(place) / f"checkpoint-{block}", test)
             start = training.model.init(0)
             began = now()
             final["ours"] = train_rounds(roster, training, lambda _: None)

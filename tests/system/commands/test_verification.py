@@ -63,7 +63,7 @@ def test_every_contract_of_the_package_is_asked(small):
 def test_a_plan_is_the_same_when_it_comes_from_the_store(small):
     job, plans, _, _, _ = small
     made = job.plan(job.server_side(), QUICK)
-    kept = plan_of(job, arrays_of(made))
+    kept = plan_of(job, arrays_of(made, job.server.loss_value))
     assert (plans[0].contract.batch_size == kept.contract.batch_size).all()
     for name, values in made.contract.terms().items():
         assert kept.contract.terms()[name] == pytest.approx(values)
@@ -250,7 +250,7 @@ def test_rows_of_lies_are_of_one_length(measured):
     text = lies_csv(JobVerification(((replace(measured, points=points), verdicts),), {}, 2, ()))
     table = list(csv.reader(text.splitlines()))
     assert len(table) > len(points)
-    assert {len(row) for row in table} == {14}
+    assert {len(row) for row in table} == {15}
     assert {row[table[0].index("recipe")] for row in table[1:]} >= {"prescribed", "longer"}
     assert all(float(row[-3]) <= float(row[-1]) for row in table[1:])
 
