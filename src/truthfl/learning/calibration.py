@@ -22,6 +22,7 @@ from truthfl.learning.solo import fit_scores, log_probabilities, standardized
 
 Scores = NDArray[np.floating[Any]]
 MOST_SAMPLES = 4000  # to which a calibration is fitted
+LARGEST = 1e100  # number in one
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,14 @@ class ScoreCalibration:
         return {"factor": self.factor, "biases": list(self.biases)}
 
 
-def calibration_of(document: object) -> ScoreCalibration:
-    """The calibration in an untrusted document."""
+def calibration_of(document: object, classes: int) -> ScoreCalibration:
+    """The calibration in an untrusted document, for a model with this many classes."""
     if isinstance(document, Mapping) and set(document) == {"factor", "biases"}:
         factor, biases = document["factor"], document["biases"]
-        numbers = [factor, *biases] if isinstance(biases, list) else [None]
-        if all(isinstance(one, int | float) and np.isfinite(one) for one in numbers):
+        numbers = [factor, *biases] if isinstance(biases, list) and len(biases) == classes else [None]
+        if all(type(one) in (int, float) and abs(one) <= LARGEST for one in numbers):
             return ScoreCalibration(float(factor), tuple(map(float, biases)))
-    raise InputError("this is no calibration: it needs a factor and one bias per class, all finite numbers.")
+    raise InputError("this is no calibration: it needs a factor and one bias per class, all of them numbers.")
 
 
 def fit_calibration(model: Model, params: Params, samples: LabeledSamples) -> ScoreCalibration:

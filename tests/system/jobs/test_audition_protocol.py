@@ -633,6 +633,31 @@ def test_losses_and_commitments_that_are_not_the_models_are_found(stopped):
 
 
 @pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"loss": 0.4}, "the loss is 0.4 in the ledger; recomputed it is"),
+        ({"raw_loss": 0.4}, "the raw loss is 0.4 in the ledger; recomputed it is"),
+        ({"calibration": {"factor": 1.0, "biases": [0.0] * 10}}, "the loss is"),
+        ({"calibration": {"factor": 1e100, "biases": [-1e100] * 10}}, "the loss is"),
+        ({"calibration": None}, "this is no calibration: it needs a factor and one bias per class"),
+        ({"calibration": {"factor": 1.0, "biases": [0.0]}}, "this is no calibration"),
+        ({"calibration": {"factor": 1.0, "biases": [10**400] * 10}}, "this is no calibration"),
+    ],
+)
+def test_a_changed_test_of_the_calibrated_model_is_found(changes, what, stopped):
+    setting, found = stopped
+    kept = setting.folder / "models" / f"{found.name}-calibration.json"
+    assert json.loads(kept.read_text()) == found.test.document["calibration"]
+    assert found.test.document["loss"] < found.test.document["raw_loss"]
+    test = SimpleNamespace(document=found.test.document | changes)
+    try:
+        fault = audit(replace(found, test=test), *published_files(setting.folder, found.name))
+    except InputError as error:
+        fault = str(error)
+    assert what in fault
+
+
+@pytest.mark.parametrize(
     ("change", "what"),
     [
         (lambda d: d["settlement"].update(level_shift=0.5), "the settlement's level_shift is 0.5"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from truthfl.coded_text import coded
 from truthfl.contracts.audition.labels import CAP_DEVIATIONS
 from truthfl.contracts.audition.pay import Audition
-from truthfl.contracts.contract import CalculationStep, Observation, delivered_share
+from truthfl.contracts.contract import CalculationStep, Observation, People, Prices, delivered_share
 from truthfl.contracts.setting import FloatArray
 from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.contracts.planning import PilotSide, Plan
 
 MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client by the joint loss alone
 LEAST_CURVE = 1e-100  # of the joint loss by labels; keeps divisions finite
@@ -75,6 +78,15 @@ class JointAudition(Audition):
     joint_constant: FloatArray
     joint_curve: FloatArray
     total_labels: FloatArray
+
+    @classmethod
+    def plan_on(cls, pilot: PilotSide, people: People, prices: Prices) -> Plan:
+        if cls is JointAudition:
+            raise InputError(
+                f'the contract is {cls.kind!r}; it must be "audition", whose plan pays computing by the joint loss '
+                "where computing is expensive."
+            )
+        return super().plan_on(pilot, people, prices)
 
     def expected_joint_loss(self, observation: Observation) -> FloatArray:
         """The joint loss expected for the labels and rounds that took part."""

@@ -8,6 +8,7 @@ With an audition, the solo models are published beside them, and their losses ar
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,10 +242,12 @@ def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | No
         return f"{test_file} is not the test set that the server committed itself to"
     if terms.calibrated != ("calibration" in recorded):
         return "the terms and the test disagree on whether the model has a calibration"
-    calibration = calibration_of(recorded["calibration"]) if terms.calibrated else None
-    loss = test_loss(model, params, test, recorded["samples"], recorded["secret"], calibration)
-    if abs(loss - recorded["loss"]) > RELATIVE_TOLERANCE * abs(loss):
-        return f"the loss is {recorded['loss']!r} in the ledger; recomputed it is {loss!r}"
+    losses = {"loss": calibration_of(recorded["calibration"], len(terms.classes)) if terms.calibrated else None}
+    losses |= {"raw_loss": None} if terms.calibrated else {}
+    for name, calibration in losses.items():
+        loss = test_loss(model, params, test, recorded["samples"], recorded["secret"], calibration)
+        if not math.isclose(loss, recorded[name], rel_tol=RELATIVE_TOLERANCE):  # never, if it is not a number
+            return f"the {name.replace('_', ' ')} is {recorded[name]!r} in the ledger; recomputed it is {loss!r}"
     solo_models = solo_file(model_file.parent, view.name)
     fault = _solo_fault(view, solo_models, test, model) if terms.has_solo_models else None
     return fault or _start_fault(view, model, solo_models)
