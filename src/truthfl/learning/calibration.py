@@ -1,4 +1,4 @@
-"""ScoreCalibration: one factor of a model's scores and one bias per class, fitted on samples that nobody trained on.
+"""The calibration of a model: one factor of its scores, one bias per class, fitted on samples that nobody trained on.
 
 Few labels make a model too sure or too timid, and unlike participants lend it their class frequencies. The calibration
 mends both without touching what the model has learned. The joint model is published, tested and paid by with it.
@@ -55,7 +55,7 @@ def calibration_of(document: object, classes: int) -> ScoreCalibration:
     """The calibration in an untrusted document, for a model with this many classes."""
     if isinstance(document, Mapping) and set(document) == {"factor", "biases"}:
         factor, biases = document["factor"], document["biases"]
-        numbers = [factor, *biases] if isinstance(biases, list) and len(biases) == classes else [None]
+        numbers: list[Any] = [factor, *biases] if isinstance(biases, list) and len(biases) == classes else [None]
         if all(type(one) in (int, float) and abs(one) <= LARGEST for one in numbers):
             return ScoreCalibration(float(factor), tuple(map(float, biases)))
     raise InputError("this is no calibration: it needs a factor and one bias per class, all of them numbers.")

@@ -1,4 +1,4 @@
-"""ScoreCalibration: it never makes the fitted loss worse, does not depend on the scores' scale, and reads no nonsense."""
+"""Calibration: it never makes the fitted loss worse, does not depend on the scores' scale, and reads no nonsense."""
 
 import json
 
