@@ -1,4 +1,4 @@
-"""Calibration: one factor of a model's scores and one bias per class, fitted on samples that nobody trained on.
+"""The calibration of a model: one factor of its scores, one bias per class, fitted on samples that nobody trained on.
 
 Few labels make a model too sure or too timid, and unlike participants lend it their class frequencies. The calibration
 mends both without touching what the model has learned. The joint model is published, tested and paid by with it.
@@ -26,7 +26,7 @@ LARGEST = 1e100  # number in one
 
 
 @dataclass(frozen=True)
-class Calibration:
+class ScoreCalibration:
     """The calibrated scores are `factor` · scores + `biases`."""
 
     factor: float
@@ -51,17 +51,17 @@ class Calibration:
         return {"factor": self.factor, "biases": list(self.biases)}
 
 
-def calibration_of(document: object, classes: int) -> Calibration:
+def calibration_of(document: object, classes: int) -> ScoreCalibration:
     """The calibration in an untrusted document, for a model with this many classes."""
     if isinstance(document, Mapping) and set(document) == {"factor", "biases"}:
         factor, biases = document["factor"], document["biases"]
-        numbers = [factor, *biases] if isinstance(biases, list) and len(biases) == classes else [None]
+        numbers: list[Any] = [factor, *biases] if isinstance(biases, list) and len(biases) == classes else [None]
         if all(type(one) in (int, float) and abs(one) <= LARGEST for one in numbers):
-            return Calibration(float(factor), tuple(map(float, biases)))
+            return ScoreCalibration(float(factor), tuple(map(float, biases)))
     raise InputError("this is no calibration: it needs a factor and one bias per class, all of them numbers.")
 
 
-def fit_calibration(model: Model, params: Params, samples: LabeledSamples) -> Calibration:
+def fit_calibration(model: Model, params: Params, samples: LabeledSamples) -> ScoreCalibration:
     """The calibration of this model with the least loss on these samples; at most `MOST_SAMPLES` are used."""
     chosen = np.linspace(0, len(samples) - 1, min(len(samples), MOST_SAMPLES)).astype(int)
     scores = model.scores(params, samples.features[chosen])
@@ -87,11 +87,11 @@ def _scores_of(model: Model, params: Scores, features: Features) -> FloatArray:
         return np.stack([model.scores(one, features) for one in params]).astype(np.float64)
 
 
-def _fitted(scores: Scores, labels: Labels) -> list[Calibration]:
+def _fitted(scores: Scores, labels: Labels) -> list[ScoreCalibration]:
     """The calibrations of models with these scores, (models, samples, classes)."""
     wide, deviation = standardized(scores.astype(np.float64))
     factors, biases = fit_scores(wide, labels)
     return [
-        Calibration(float(factor / own), tuple(bias.tolist()))
+        ScoreCalibration(float(factor / own), tuple(bias.tolist()))
         for factor, own, bias in zip(factors, deviation, biases, strict=True)
     ]

@@ -89,7 +89,11 @@ INSIDE_FEDERATION = {
     "deployed": {"operator", "participant", "protocol"},
 }
 
-MEASURE_ON_DATA = {"pilot", "planning"}  # the modules of contracts that train; all others are formulas on arrays
+MEASURE_ON_DATA = {
+    "pilot",
+    "planning",
+    "rounds",
+}  # the modules of contracts that train; all others are formulas on arrays
 WHAT_LEARNING_SEES = {("contracts", "setting"), ("contracts", "formulas")}
 
 

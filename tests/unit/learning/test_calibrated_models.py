@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truthfl import InputError
-from truthfl.learning.calibration import MOST_SAMPLES, Calibration, calibration_of, cross_calibrated, fit_calibration
+from truthfl.learning.calibration import (
+    MOST_SAMPLES,
+    ScoreCalibration,
+    calibration_of,
+    cross_calibrated,
+    fit_calibration,
+)
 from truthfl.learning.data.samples import LabeledSamples
 from truthfl.learning.solo import solo_mean
 
@@ -61,7 +67,7 @@ def test_it_is_never_worse_than_no_calibration_on_the_samples_to_which_it_was_fi
     assert loss <= np.log(len(CLASSES)) + 1e-3  # nor than to know nothing
     assert loss == pytest.approx(fitted.losses(scores, labels).mean())
     assert 0.0 <= accuracy <= 1.0
-    same = Calibration(1.0, (0.0,) * len(CLASSES))
+    same = ScoreCalibration(1.0, (0.0,) * len(CLASSES))
     assert same.loss_and_accuracy(scores, labels)[0] == pytest.approx(plain_loss(scores, labels), rel=1e-6)
 
 

@@ -25,7 +25,7 @@ from truthfl.federation.protocol.messages import FINAL, model_digest, query_mess
 from truthfl.federation.protocol.reports import asked_field, document_or_reason
 from truthfl.federation.protocol.rounds import asked_by_contract, joint_weights, offers_in_round
 from truthfl.files import write_file
-from truthfl.learning.calibration import Calibration, calibration_of, fit_calibration
+from truthfl.learning.calibration import ScoreCalibration, calibration_of, fit_calibration
 from truthfl.learning.data.datasets import npy_bytes, npz_bytes, read_npy, read_npz
 from truthfl.learning.data.samples import LabeledImages, LabeledSamples
 from truthfl.learning.models.model import Model, Params
@@ -102,7 +102,7 @@ def test_loss(
     test: LabeledSamples,
     samples: int,
     secret: str,
-    calibration: Calibration | None,
+    calibration: ScoreCalibration | None,
 ) -> float:
     """f(w_T, ξ): the mean loss over `samples` draws with replacement from the test set, determined by the secret.
 
@@ -123,7 +123,7 @@ class Evaluation:
     test: LabeledSamples
     pilot: LabeledSamples | None = None
 
-    def calibration(self, params: Params) -> Calibration | None:
+    def calibration(self, params: Params) -> ScoreCalibration | None:
         """The calibration that belongs to this model."""
         return None if self.pilot is None else fit_calibration(self.model, params, self.pilot)
 
@@ -195,7 +195,7 @@ def _models_fault(view: JobView, models: NDArray[Any], rows: Sequence[int]) -> s
 
 
 def publish_model(
-    folder: Path, job: str, params: Params, test: LabeledSamples, calibration: Calibration | None = None
+    folder: Path, job: str, params: Params, test: LabeledSamples, calibration: ScoreCalibration | None = None
 ) -> None:
     """Write the final model, its calibration if it has one, and the test set, each atomically."""
     model_file, test_file = published_files(folder, job)
