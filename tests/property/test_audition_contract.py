@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.auditions import NUMBERS, curve, inputs, joint_measurement, measurement
+from helpers.auditions import NUMBERS, SCORES, curve, inputs, joint_measurement, measurement
 from truthfl import Clients, InfeasibleError, InputError, LossModel, Observation, PlanInputs, Prices, Training
 from truthfl.contracts.audition.labels import TOLERATED_GAIN, best_labels, taking_part
 from truthfl.contracts.audition.level import SoloCurve
@@ -58,11 +58,25 @@ def test_no_other_number_of_labels_gains_more_than_is_tolerated(job):
 def test_without_floor_and_cap_the_payoff_is_highest_at_the_labels_asked_for(job):
     contract = plan_audition(job)
     solo, u = job.measured.solo, job.clients.labeling_cost / 220
-    n = np.arange(30.0, 220.0)[:, None]
+    n = np.arange(20.0, 300.0)[:, None]
     payoff = contract.label_slope * (contract.solo_level - solo.level(n)) - u * n
     best = n[payoff.argmax(axis=0), 0]
-    inside = (contract.labels > 40) & (contract.labels < 200)
+    inside = contract.labels > 30
     assert (np.abs(best / contract.labels - 1.0)[inside] < 0.12).all()
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.3, 3.0), st.floats(5_000, 200_000))
+@settings(max_examples=40, deadline=None)
+def test_on_an_uneven_curve_no_other_number_gains_more_than_is_tolerated_or_there_is_no_plan(seed, shape, kappa):
+    falls = np.random.default_rng(seed).gamma(shape, size=len(NUMBERS))
+    level = 0.3 + 1.5 * (1.0 - np.cumsum(falls) / falls.sum())
+    job = inputs(4, kappa=kappa, measured=measurement(4, SoloCurve(NUMBERS, level + 0.005 * SCORES[:, None])))
+    if not label_task(job).usable.any():
+        with pytest.raises(InfeasibleError, match="falls so unevenly"):
+            plan_audition(job)
+        return
+    contract = plan_audition(job)
+    assert (best_choice(job, contract).gain <= TOLERATED_GAIN * contract.labels).all()
 
 
 LOSSES = st.floats(0.0, 5.0) | st.just(math.nan)
