@@ -66,12 +66,12 @@ def test_a_finished_job_with_all_its_parts(browser, done):
         rows = page.locator("#people tr").all_inner_texts()
         assert [row.split()[0] for row in rows] == ["Ada", "Ben", "Cleo", "Dora"]
         assert "stopped" in rows[1]
-        assert "it scores classes lower where they are right" in rows[1]
+        assert "far worse than honest ones" in rows[1]
         assert page.inner_text("#curve-now").startswith("round 12 of 12: loss ")
         assert page.locator("#loss-plot polyline").get_attribute("points").count(",") == 13  # round zero, too
         assert page.locator("#accuracy-plot polyline").get_attribute("points").count(",") == 13
         assert page.locator("#solo-plot circle.good").count() == 3
-        assert page.locator("#solo-plot circle.bad").count() == 0  # no loss is known of a model that was not taken
+        assert page.locator("#solo-plot circle.bad").count() == 1
         assert page.locator("#worth-plot rect.bar").count() == 4
         axes = page.locator("#main svg .title").all_text_contents()
         assert axes == ["test loss", "round", "accuracy, %", "round", "loss of a model trained alone", "labels"]
