@@ -136,7 +136,7 @@ def test_what_offers_tell(small):
 
 
 def warnings(planned, cost):
-    return worth_warnings(planned.report.worth, planned.report.worth_error, cost) + lie_sentences(planned.lies)
+    return worth_warnings(planned.report.worth, planned.report.worth_error, cost) + lie_sentences(planned.lies, cost)
 
 
 def test_the_plan_warns_of_work_that_is_worth_less_than_it_costs(small):
