@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.auditions import LIES, RECIPE, TERMS, AuditionedAda, an_audition_offer
+from helpers.auditions import JOINT_TERMS, LIES, RECIPE, AuditionedAda, an_audition_offer
 from helpers.browsers import DESKTOP, DIGITS, PHONE, axe, axe_by_day_and_night, browser, looking  # noqa: F401
 from helpers.commands import told
 from helpers.participants import an_offer, changed, draw_pictures, written
+from truthfl.contracts.audition.joint import JointAudition
 from truthfl.home import participant_folder
 from truthfl.home.record import COMMITTED, arrival_word, note_commitment, note_opening
 from truthfl.ledger.signing import new_key
@@ -40,7 +41,7 @@ def offer_view(ada, **costs):
 
 def test_an_offer_shows_both_parts_of_pay_and_the_gate(ada):
     """Label pay varies by 20, for its cap is 3.09 standard deviations above it; computing pay by 300 × 0.05."""
-    ada.gets_offer()
+    ada.gets_offer(kind=JointAudition)
     shown = offer_view(ada)
     audition = shown["audition"]
     assert audition["parts"] == [
@@ -58,8 +59,27 @@ def test_an_offer_shows_both_parts_of_pay_and_the_gate(ada):
     assert json.loads(json.dumps(shown)) == shown
 
 
+def test_where_computing_is_paid_a_fixed_amount_nothing_depends_on_the_joint_loss(ada):
+    """Of five reports, four were taken: 32 of 40, at any loss."""
+    offer = ada.gets_offer()
+    shown = offer_view(ada)
+    assert shown["audition"]["parts"][1] == {
+        "name": "computing_pay", "words": "computing", "expected": 40.0, "most": 40.0,
+    }  # fmt: skip
+    assert shown["spread"]["deviation"] == pytest.approx(20.0)
+    left = {one["kind"]: (one["pay"], one["cost"]) for one in shown["outlooks"]}
+    assert left["fabricated report"] == pytest.approx((90 + 0.8 * 40, 60 + 2))
+    assert left["fewer labels"] == pytest.approx((90 - 50 + 40, 30 + 10 + 2))
+    ada.accepts(offer)
+    ada.gets_receipt(offer, solo_loss=1.02, loss=1.9)
+    receipt = document_views.receipt_view(ada.home)
+    assert [written(step)[1] for step in receipt["calculation"]] == ["96.0000", "32.0000", "128.0000"]
+    assert receipt["calculation"][1]["formula"]["key"] == "calculation.audition.computing"
+    assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
+
+
 def test_what_cutting_corners_leaves_under_an_audition(ada):
-    ada.gets_offer()
+    ada.gets_offer(kind=JointAudition)
     found = {one["kind"]: one for one in offer_view(ada)["outlooks"]}
     assert list(found) == ["honest", "fabricated report", "fewer labels", "random labels"]
     by_hand = {  # pay, cost, standard error of the difference, stopped
@@ -86,9 +106,9 @@ def test_a_lie_is_paid_at_both_losses_and_the_gate_ends_work_and_pay_for_computi
 ):
     """Of the cost of computing, 2 of 12 are for training alone, also with another cost entered."""
     lie = TriedLie("fewer labels", "something", labels, batch, delivered, rise, 0.0, solo_rise, 0.0)
-    _, one = outlooks(an_audition_offer(KEY, OPERATOR, lies=(lie,)), Costs(labeling, computing))
+    _, one = outlooks(an_audition_offer(KEY, OPERATOR, kind=JointAudition, lies=(lie,)), Costs(labeling, computing))
     stopped = (1.0 + solo_rise) - 1.0 > 0.4
-    label_pay = min(max(90 - 200 * solo_rise, 0), 151.8)
+    label_pay = min(max(90 - 200 * solo_rise - 2 * stopped, 0), 151.8)
     computing_pay = 0 if stopped else delivered * min(max(40 - 300 * rise, 0), 70)
     alone, rounds = computing / 6, 0 if stopped else computing * 5 / 6 * batch / 4
     assert one.stopped == stopped
@@ -99,12 +119,12 @@ def test_a_lie_is_paid_at_both_losses_and_the_gate_ends_work_and_pay_for_computi
 def test_an_error_that_reaches_over_the_gate_counts_pay_and_work_for_computing():
     """At 0.35 ± 0.1: 90 − 200 × 0.25 + 40 less 12 + 0 below, 90 − 200 × 0.45 less 2 above."""
     lie = TriedLie("fewer labels", "a third", 0.0, 4, 1.0, 0.0, 0.0, 0.35, 0.1)
-    _, one = outlooks(an_audition_offer(KEY, OPERATOR, lies=(lie,)), Costs(60.0, 12.0))
+    _, one = outlooks(an_audition_offer(KEY, OPERATOR, kind=JointAudition, lies=(lie,)), Costs(60.0, 12.0))
     assert one.difference_error == pytest.approx(((80 - 12) - (0 - 2)) / 2)
 
 
 def test_somebody_who_has_no_costs_cannot_be_paid_below_them(ada):
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     assert assumed_costs(offer) == Costs(60.0, 12.0)
     assert outlooks(offer, Costs(0.0, 0.0))[0].chance_below_cost == 0.0
     lceme = an_offer(KEY, OPERATOR)
@@ -112,13 +132,13 @@ def test_somebody_who_has_no_costs_cannot_be_paid_below_them(ada):
 
 
 def test_an_audition_that_expects_to_pay_nothing_is_not_negative_either():
-    nothing = dict.fromkeys(("label_base", "label_cap", "joint_base", "joint_cap"), 0.0)
-    found = spread(an_audition_offer(KEY, OPERATOR, terms=nothing))
+    nothing = dict.fromkeys(("label_base", "label_cap", "computing_base", "joint_cap"), 0.0)
+    found = spread(an_audition_offer(KEY, OPERATOR, kind=JointAudition, terms=nothing))
     assert (found.worst, found.negative_chance, found.zero_loss) == (0.0, 0.0, math.inf)
 
 
 def test_the_offers_plot_is_by_solo_loss_and_falls_at_the_gate(ada):
-    ada.gets_offer()
+    ada.gets_offer(kind=JointAudition)
     plot = offer_view(ada)["plot"]
     assert plot["axes"] == {"loss": "plot.own_loss", "pay": "cent"}
     assert plot["band"] == pytest.approx([0.8, 1.2])
@@ -145,7 +165,7 @@ def test_another_contracts_plot_is_by_test_loss(ada):
 
 def test_the_receipt_of_an_audition_has_two_lines_and_their_sum(ada):
     """Ada's 50 labels are all there are, so 0.4 + 20 / 50 is expected of the joint model; 4 of 5 reports were taken."""
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     ada.accepts(offer)
     ada.gets_receipt(offer, solo_loss=1.02)
     shown = document_views.receipt_view(ada.home)
@@ -171,7 +191,7 @@ def test_the_receipt_of_an_audition_has_two_lines_and_their_sum(ada):
 
 def test_the_receipt_of_somebody_who_was_stopped(ada):
     """The line is what others are paid, who take part; Ada's point is on it, beyond the limit."""
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     ada.accepts(offer)
     ada.gets_receipt(offer, **ABOVE)
     shown = document_views.receipt_view(ada.home)
@@ -185,7 +205,7 @@ def test_the_receipt_of_somebody_who_was_stopped(ada):
 
 def test_the_line_of_somebody_who_was_stopped_is_that_of_those_who_deliver(ada):
     """At a joint loss of 0.79, 43 for computing as long as one passes."""
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     ada.accepts(offer)
     ada.gets_receipt(offer, solo_loss=1.47, loss=0.79)
     expected, own = document_views.receipt_view(ada.home)["plot"]["points"]
@@ -193,7 +213,7 @@ def test_the_line_of_somebody_who_was_stopped_is_that_of_those_who_deliver(ada):
 
 
 def test_the_receipt_of_somebody_without_a_model_has_the_servers_reason(ada):
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     ada.accepts(offer)
     ada.gets_receipt(offer, solo_loss=None, reason="No model was taken: it came late. " + "x" * 1000, loss=2.3)
     shown = document_views.receipt_view(ada.home)
@@ -205,7 +225,7 @@ def test_the_receipt_of_somebody_without_a_model_has_the_servers_reason(ada):
 
 
 def test_somebody_who_was_stopped_is_asked_in_no_round_also_where_few_are_drawn(ada):
-    offer = ada.gets_offer(participation=0.5)
+    offer = ada.gets_offer(kind=JointAudition, participation=0.5)
     ada.accepts(offer)
     paper = ada.gets_receipt(offer, **ABOVE)
     assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
@@ -214,7 +234,7 @@ def test_somebody_who_was_stopped_is_asked_in_no_round_also_where_few_are_drawn(
 
 
 def test_a_receipt_for_another_model_than_their_own_does_not_hold(ada):
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     ada.accepts(offer)
     ada.gets_receipt(offer, solo_loss=1.02)
     note_commitment(ada.home, offer.hash, "34" * 32)
@@ -230,12 +250,12 @@ BAD_TERMS = [
     ({"gate": -0.1}, "gate is -0.1; it must be a number from 0 on"),
     ({"gate": math.nan}, "gate is not finite"),
     ({"solo_spread": 0.0}, "solo_spread is not above 0"),
-    ({"joint_cap": 39.0}, "joint_cap is below its joint_base"),
+    ({"joint_cap": 39.0}, "joint_cap is below its computing_base"),
     ({"labels": 51.0}, "another number of labels"),
     ({"total_labels": 49.0}, "total_labels are fewer than your own"),
     ({"solo_level": "good"}, "not all numbers"),
     ({"joint_curve": [1.0]}, "not all numbers"),
-    ({"bonus": 1.0}, "they must be audition_pay, gate, joint_base"),
+    ({"bonus": 1.0}, "they must be audition_pay, computing_base, gate"),
     ({"label_slope": 1e308, "joint_slope": 1e308}, "offer"),
     ({"solo_level": 1e308, "gate": 1e308}, "offer"),
 ]
@@ -244,8 +264,8 @@ BAD_TERMS = [
 @pytest.mark.parametrize(("terms", "sentence"), BAD_TERMS, ids=str)
 def test_terms_that_make_no_sense_are_a_sentence(ada, terms, sentence):
     (ada.home / "offers").mkdir()
-    document = an_audition_offer(ada.key, ada.operator).document()
-    document["client"]["pay"] = TERMS | terms
+    document = an_audition_offer(ada.key, ada.operator, kind=JointAudition).document()
+    document["client"]["pay"] = JOINT_TERMS | terms
     (ada.home / "offers" / "a.json").write_text(json.dumps(document))
     assert sentence in told(offer_view, ada)
 
@@ -260,7 +280,7 @@ BAD_RECIPES = {
 @pytest.mark.parametrize("recipe", BAD_RECIPES.values(), ids=BAD_RECIPES)
 def test_a_recipe_that_is_none_is_a_sentence(ada, recipe):
     (ada.home / "offers").mkdir()
-    document = an_audition_offer(ada.key, ada.operator).document()
+    document = an_audition_offer(ada.key, ada.operator, kind=JointAudition).document()
     document["job"]["recipe"] = recipe
     (ada.home / "offers" / "a.json").write_text(json.dumps(document))
     assert len(told(offer_view, ada)) < 1000
@@ -281,7 +301,7 @@ def test_a_recipe_that_is_none_is_a_sentence(ada, recipe):
 )
 def test_other_nonsense_beside_an_audition_is_a_sentence(ada, part, name, value):
     (ada.home / "offers").mkdir()
-    document = an_audition_offer(ada.key, ada.operator).document()
+    document = an_audition_offer(ada.key, ada.operator, kind=JointAudition).document()
     document[part][name] = value
     (ada.home / "offers" / "a.json").write_text(json.dumps(document))
     assert len(told(offer_view, ada)) < 1000
@@ -320,7 +340,7 @@ def test_the_offer_itself_is_read_and_written_unchanged():
     [("solo_loss", 1e308), ("solo_loss", "low"), ("level_shift", None), ("present_labels", []), ("passed", None)],
 )
 def test_a_receipt_with_nonsense_in_its_audition_is_told_or_refused(ada, name, value):
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     ada.accepts(offer)
     paper = ada.gets_receipt(offer, solo_loss=1.02)
     paper["document"]["settlement"][name] = value
@@ -335,7 +355,7 @@ def test_a_receipt_with_nonsense_in_its_audition_is_told_or_refused(ada, name, v
 
 
 def test_a_receipt_without_a_finite_solo_loss_is_a_sentence(ada):
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     ada.accepts(offer)
     paper = ada.gets_receipt(offer, solo_loss=1.02)
     paper["document"]["settlement"]["solo_loss"] = math.nan
@@ -346,7 +366,7 @@ def test_a_receipt_without_a_finite_solo_loss_is_a_sentence(ada):
 
 def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     data = draw_pictures(tmp_path / "data", 60)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector("text=Before the common training comes a test, the audition")
@@ -357,13 +377,12 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):
         for sentence in (
             "Label 50 pictures, once, in 10 classes.",
             "You have 7 days for the labels, counted from when everybody has answered. If they are not all there by",
-            "with honest work the chance of being stopped is about 1 in 5,800.",
+            "a model that is far worse than honest ones is stopped.",
             "The offer does not say how and when the money reaches you; ask before you accept.",
             "then together with the others in 5 rounds, each with about 4 of your pictures",
             "it trains a small model on your labels",
             "With honest labels about 1.0000 is expected, give or take 0.1000.",
-            "Above 1.4000 (if the others do as expected) you are stopped",
-            "With honest work the chance of that is about 1 in 5,800.",
+            "For yours that is a loss above 1.4000, if the others do as expected",
             "If you send no model within 1 hour, you are stopped, too",
             "You never owe anything, and the most you can be paid is 222 cent.",
             "unusually hard ones are paid less, people who hold easy ones more: about 20 cent give or take",
@@ -417,7 +436,7 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):
 
 def test_somebody_who_was_stopped_is_told_why(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     ada.accepts(offer)
     ada.gets_receipt(offer, **ABOVE)
     data = draw_pictures(tmp_path / "data", 60)
@@ -440,7 +459,7 @@ def test_somebody_who_was_stopped_is_told_why(browser, tmp_path):
 
 def test_somebody_who_sent_no_model_is_told_why_on_a_phone(browser, tmp_path):
     ada = AuditionedAda(tmp_path)
-    offer = ada.gets_offer()
+    offer = ada.gets_offer(kind=JointAudition)
     ada.accepts(offer)
     ada.gets_receipt(offer, solo_loss=None, reason="No model was taken: no commitment in time.", loss=2.3)
     data = draw_pictures(tmp_path / "data", 60)
