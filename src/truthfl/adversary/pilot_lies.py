@@ -13,8 +13,9 @@ import numpy as np
 from truthfl.adversary.measure import Case, KnownSolo, LieLosses, Payer, SoloTerms, Split, gains, train_lies
 from truthfl.adversary.search import KnownLosses, rungs_of, search
 from truthfl.adversary.strategy import TRUTH, LiePoint, LieSpace
-from truthfl.contracts.contract import COLLECTED_BY_JOBS, LITTLE_GAIN, Evidence, Observation
+from truthfl.contracts.contract import COLLECTED_BY_JOBS, Evidence, Observation
 from truthfl.contracts.details import CERTAIN, PlanWorth
+from truthfl.contracts.formulas import LITTLE_GAIN
 from truthfl.contracts.planning import Plan
 from truthfl.contracts.setting import Clients, FloatArray, IntArray, batch_price
 from truthfl.learning.data.federations import ServerSide

@@ -93,7 +93,6 @@ class Observation:
     contribution: Contribution | None = None
 
 
-LITTLE_GAIN = 0.02  # of the cost of honest work: a lie that gains no more does not count as paying
 NOT_TERMS = ("batch_size", "name")
 LOSSES_TRIED = 101
 MOST_PAY = 3.0

@@ -17,8 +17,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from truthfl.coded_text import CodedText, amount
-from truthfl.contracts.contract import LITTLE_GAIN
-from truthfl.contracts.formulas import work_cost
+from truthfl.contracts.formulas import LITTLE_GAIN, work_cost
 from truthfl.errors import InputError
 from truthfl.instructions import SECONDS_A_LABEL
 from truthfl.ledger.evidence import SoloEvidence, expected_solo_loss, highest_passing_loss, passes, pay_parts

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from truthfl.adversary.strategy import KINDS, LiePoint
-from truthfl.contracts.contract import LITTLE_GAIN, Evidence
+from truthfl.contracts.contract import Evidence
+from truthfl.contracts.formulas import LITTLE_GAIN
 from truthfl.contracts.setting import FloatArray, IntArray, batch_price
 from truthfl.studies.verify.regret import (
     Estimate,
