@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-COMMON, SOLO_MEAN = "common", "solo mean"  # where training starts: from a seed's model, or the mean of solo models
 LITTLE_GAIN = 0.02  # of the cost of honest work: a lie that gains no more does not count as paying
+COMMON, SOLO_MEAN = "common", "solo mean"  # where training starts: from a seed's model, or the mean of solo models
 
 
 def reward(base: Any, slope: Any, labeling_cost: Any, test_loss: Any) -> Any:

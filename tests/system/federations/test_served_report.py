@@ -26,7 +26,8 @@ def test_the_table_has_what_the_ledger_settled(found):
 
 
 def test_the_sentences_tell_the_loss_the_money_and_who_was_stopped(found):
-    loss, money, times, *more = summary_sentences(found)
+    loss, zero, money, times, *more = summary_sentences(found)
+    assert zero.startswith("Round zero, the mean of the solo models: loss ")
     assert f"Test loss {found.test.document['loss']:.4f}" in loss
     total = sum(entry.document["pay"] for entry in found.settlements.values()) / found.agreement.terms.minor_units
     assert money.startswith(f"You pay {total:,.2f} ")

@@ -33,7 +33,7 @@ use = "tables"
 
 [data]
 source = "wine"
-pilot_samples = 90
+pilot_samples = 110
 test_samples = 40
 
 [training]

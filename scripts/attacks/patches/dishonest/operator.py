@@ -121,12 +121,12 @@ def second_receipt(module):
 
 def other_model_tested(module):
     """Test a worse model than the trained one, which lowers pay."""
-    test = module.test_document
+    test = module.Evaluation.document
 
-    def test_document(model, params, *arguments):
-        return test(model, params * 0.5, *arguments)
+    def document(self, params, *arguments):
+        return test(self, params * 0.5, *arguments)
 
-    module.test_document = test_document
+    module.Evaluation.document = document
 
 
 def auditions_denied(module):
