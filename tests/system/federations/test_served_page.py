@@ -163,8 +163,8 @@ def test_a_federation_steered_on_the_page_alone(browser, folder):
 def require_live(page, metrics):
     """On the page, without a reload: who labeled, passed and trains; and as metrics the same without names."""
     page.wait_for_selector("#people tr:nth-child(1) >> text=training")
-    page.wait_for_selector(r"#tiles >> text=/^(\d{3}) \/ \1$/")
-    page.wait_for_selector(f"#curve-now >> text=of {MANY_ROUNDS:,}")
+    page.wait_for_selector(r"#tiles >> text=/([\d,]{3,}) \/ \1/")
+    page.wait_for_selector(r"#curve-now >> text=/of \d/")
     assert page.locator("#solo-plot circle.good").count() == 4
     text = httpx.get(metrics, trust_env=False).text
     assert {"truthfl_up 1.0", "truthfl_job_paused 1.0", "truthfl_clients_enrolled 4.0"} <= set(text.splitlines())
@@ -178,7 +178,7 @@ def require_commands(rows):
     assert [command.kind for _, command in view.valid_commands] == kinds
     assert [command.fields["name"] for _, command in view.valid_commands[: len(NAMES)]] == list(NAMES)
     assert set(view.receipts) == set(NAMES)
-    assert view.delivered["Cleo"] < view.delivered["Ada"] == len(view.rounds) < MANY_ROUNDS
+    assert view.delivered["Cleo"] < view.delivered["Ada"] == len(view.rounds) < view.agreement.terms.rounds
     with_cleo, without = view.rounds[0].document, view.rounds[view.delivered["Cleo"]].document
     assert (with_cleo["missing"], without["missing"]) == ([], ["Cleo"])
     assert without["model"] != without["previous"]
