@@ -26,7 +26,7 @@ def main() -> None:
 
     sys.unraisablehook = _without_traceback
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupt)
         _run()
     except KeyboardInterrupt:
         _leave()
@@ -44,6 +44,14 @@ def _run() -> None:
     from truthfl.cli.app import main as run_command
 
     run_command()
+
+
+def _interrupt(*of_signal: object) -> None:
+    """Interrupt as Python does; other threads, whose work is taken away, then end without a traceback."""
+    import threading
+
+    threading.excepthook = lambda _: None
+    signal.default_int_handler(*of_signal)  # type: ignore[arg-type]
 
 
 def _leave(*_: object) -> None:

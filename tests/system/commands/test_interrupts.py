@@ -19,7 +19,7 @@ from truthfl.errors import INTERRUPTED
 from truthfl.ledger.signing import new_key, write_key
 
 SECONDS = 30
-IMPORT_TIME = re.compile(r"import time:\s*\d+ \|\s*\d+ \|")  # a line of -X importtime
+IMPORT_TIME = re.compile(r"import time:\s*-?\d+ \|\s*-?\d+ \|")  # a line of -X importtime; a clock may be set back
 BEGUN = "truthfl.cli.entry"  # -X importtime says so when the command's first module is loaded
 
 

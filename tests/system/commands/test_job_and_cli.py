@@ -84,7 +84,7 @@ def test_a_budget_in_the_job_is_kept(tmp_path):
         (
             "rounds = 100",
             "roundz = 100",
-            "[training] has no field 'roundz'; its fields are rounds, local_steps, step_size.",
+            "[training] has no field 'roundz'; its fields are rounds, local_steps, step_size, momentum.",
         ),
         (
             "step_size = 0.05",

@@ -8,14 +8,11 @@ from helpers.small_jobs import SMALL_JOB
 from truthfl.cli.plan import privacy_json, privacy_sentence
 from truthfl.contracts.setting import Strategies
 from truthfl.federation.operator.kept_jobs import fixed_draws
-from truthfl.federation.protocol.final_model import solo_file
 from truthfl.federation.protocol.final_model import test_loss as loss_of_draws
 from truthfl.federation.simulated.in_process import run_job
 from truthfl.job import read_job
-from truthfl.learning.data.datasets import read_npy
 from truthfl.learning.data.partition import Federated
 from truthfl.learning.pilot.runs import PilotDesign
-from truthfl.learning.solo import solo_mean
 from truthfl.learning.training.train import train
 from truthfl.page.offer import promised_to
 
@@ -64,10 +61,8 @@ def test_a_job_with_noise_is_planned_trained_and_paid(tmp_path):
     assert 1 < promised.epsilon < np.inf
 
     scene = job.simulated_federation()
-    alone = read_npy(solo_file(tmp_path / "out" / "models", outcome.view.name))
-    start = solo_mean(alone, [offer.client.weight for offer in outcome.offers])
     batches = Strategies.truthful([offer.client.batch_size for offer in outcome.offers])
     here = replace(scene.federated, training=terms.training)
-    trained = train(here, batches, 0, start=start, threads=1).params[0]
+    trained = train(here, batches, 0, threads=1).params[0]
     loss = loss_of_draws(here.model, trained, scene.test, terms.test_samples, fixed_draws(0).secret, None)
-    assert abs(loss - outcome.view.test.document["raw_loss"]) < 1e-5
+    assert abs(loss - outcome.test_loss) < 1e-5

@@ -21,10 +21,11 @@ from truthfl.federation.operator.kept_jobs import fixed_draws, kept_key
 from truthfl.federation.participant.node_settings import participant_of, samples_to_show
 from truthfl.federation.protocol import job_control
 from truthfl.federation.protocol.final_model import audit, published_files
+from truthfl.federation.protocol.final_model import tested_losses as losses_of
 from truthfl.federation.protocol.job_task import task_terms
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.in_process import run_job
-from truthfl.federation.simulated.payoff import federation_of_asked, honest_solo_loss
+from truthfl.federation.simulated.payoff import federation_of_asked, honest_solo_model
 from truthfl.home import participant_folder
 from truthfl.job import read_job
 from truthfl.learning.people.profile import Profile
@@ -112,7 +113,8 @@ def test_the_fast_trainer_trains_the_jobs_own_solo_models(done):
     federation, draws = job.simulated_federation(), fixed_draws(0)
     restricted = federation_of_asked(job, federation.federated, outcome.agreement)
     ada = outcome.agreement.offers[0]
-    recomputed = honest_solo_loss(restricted, federation, ada, draws)
+    model = honest_solo_model(restricted, ada, draws)
+    recomputed = losses_of(restricted.model, [model], federation.test, draws.secret)[0]
     assert recomputed == pytest.approx(outcome.view.settlements["Ada"].document["solo_loss"], rel=1e-6)
 
 

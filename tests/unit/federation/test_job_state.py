@@ -217,7 +217,7 @@ def test_pay_in_plain_amounts(tmp_path):
     """Of both contracts, from their definitions; and from draws of what honest work is paid."""
     audition = AuditionedAda(tmp_path / "a").gets_offer()
     found = pay_summary(audition, spread(audition), None)
-    assert (found.least, found.sure, found.most) == (0.0, True, pytest.approx(151.8 + 70.0))
+    assert (found.least, found.sure, found.most) == (0.0, True, pytest.approx(151.8 + 40.0))
     assert (found.per_sample, found.pace_known, found.label_seconds) == (pytest.approx(130 / 50), False, 150.0)
     assert found.per_hour == pytest.approx(130 * 3600 / 150)
     lceme = Ada(tmp_path / "b").gets_offer()
